@@ -26,9 +26,11 @@ def main() -> int:
         default="sidecar",
         help="where its proxies run",
     )
+
     options = parser.parse_args()
     if options.topology == "gateway" and options.target != "kubernetes":
         parser.error("--topology gateway is for --target kubernetes")
+
     plain_streams()
     return run(options.pod, options.output, options.target, options.topology)
 

@@ -1,8 +1,9 @@
-"""The difference between two compiles: tools gained or lost, and files changed
-(docs/spec/compile.md "Verbs", plan).
+"""The difference between two compiles: tools gained or lost, and files changed.
+
+Specification: docs/spec/compile.md "Verbs", plan.
 
 Rules. Both sides are trees of bytes, as they are emitted: what is compared is what the proxy would
-read. What stands in the files is not shown, for some hold credentials.
+read. The content of files is not shown, because some hold credentials.
 """
 
 import contextlib
@@ -13,9 +14,9 @@ from typing import Literal
 
 from pydantic import ValidationError
 
+from claw_compile.output.emit import Tree
 from claw_contract.manifest import Effect, Tool, read_manifest
 
-type Tree = Mapping[PurePosixPath, bytes]
 type Kind = Literal["gained", "lost", "changed"]
 
 
@@ -34,7 +35,11 @@ class ToolChange:
 
     @property
     def kind(self) -> Kind:
-        return "gained" if self.before is None else "lost" if self.after is None else "changed"
+        if self.before is None:
+            return "gained"
+        if self.after is None:
+            return "lost"
+        return "changed"
 
     @property
     def gains_write(self) -> bool:
@@ -61,9 +66,8 @@ class Changes:
 
 def changes(before: Tree, after: Tree) -> Changes:
     """Return what changes from one tree to the other; agents, tools and paths in their order."""
-    return Changes(
-        tuple(_tools(_granted_tools(before), _granted_tools(after))), tuple(_files(before, after))
-    )
+    tools = _tools(_granted_tools(before), _granted_tools(after))
+    return Changes(tuple(tools), tuple(_files(before, after)))
 
 
 def _granted_tools(tree: Tree) -> dict[tuple[str, str], Tool]:
@@ -73,22 +77,31 @@ def _granted_tools(tree: Tree) -> dict[tuple[str, str], Tool]:
     """
     tools: dict[tuple[str, str], Tool] = {}
     for path, content in tree.items():
-        if path.parts[0] == "context" and path.parts[2:] == ("tools.json",):
-            with contextlib.suppress(ValidationError):
-                tools.update(
-                    ((path.parts[1], tool.name), tool) for tool in read_manifest(content)[0].tools
-                )
+        is_manifest = path.parts[0] == "context" and path.parts[2:] == ("tools.json",)
+        if not is_manifest:
+            continue
+
+        with contextlib.suppress(ValidationError):
+            manifest, _ = read_manifest(content)
+            for tool in manifest.tools:
+                tools[path.parts[1], tool.name] = tool
     return tools
 
 
 def _tools(
     before: Mapping[tuple[str, str], Tool], after: Mapping[tuple[str, str], Tool]
 ) -> Iterator[ToolChange]:
-    for key in sorted({*before, *after}):
-        old, new = before.get(key), after.get(key)
+    for agent, tool in sorted({*before, *after}):
+        old = before.get((agent, tool))
+        new = after.get((agent, tool))
         what = _differences(old, new) if old is not None and new is not None else ()
-        if old is None or new is None or what:
-            yield ToolChange(*key, old.effect if old else None, new.effect if new else None, what)
+        is_unchanged = old is not None and new is not None and not what
+        if is_unchanged:
+            continue
+
+        old_effect = old.effect if old is not None else None
+        new_effect = new.effect if new is not None else None
+        yield ToolChange(agent, tool, old_effect, new_effect, what)
 
 
 def _differences(old: Tool, new: Tool) -> tuple[str, ...]:
@@ -104,7 +117,9 @@ def _differences(old: Tool, new: Tool) -> tuple[str, ...]:
 
 def _files(before: Tree, after: Tree) -> Iterator[FileChange]:
     for path in sorted({*before, *after}):
-        if before.get(path) != after.get(path):
-            yield FileChange(
-                path, "new" if path not in before else "gone" if path not in after else "changed"
-            )
+        if path not in before:
+            yield FileChange(path, "new")
+        elif path not in after:
+            yield FileChange(path, "gone")
+        elif before[path] != after[path]:
+            yield FileChange(path, "changed")

@@ -80,44 +80,45 @@ def check_pod(pod_file: Path, environ: Mapping[str, str]) -> Result[Plan]:
     loaded = load(pod_file, environ)
     if loaded.value is None:
         return Result(None, sort_diagnostics(loaded.diagnostics))
-    resolved = resolve(loaded.value)
+
+    # Each phase goes on after errors: one run reports the mistakes of all of them.
+    pod = loaded.value
+    resolved = resolve(pod)
     assert resolved.value is not None
-    providers = connect(loaded.value, resolved.value)
+    providers = connect(pod, resolved.value)
     assert providers.value is not None
     diagnostics = sort_diagnostics(
         (
             *loaded.diagnostics,
             *resolved.diagnostics,
-            *check(loaded.value, resolved.value),
-            *find_lock_drift(loaded.value, resolved.value),
+            *check(pod, resolved.value),
+            *find_lock_drift(pod, resolved.value),
             *providers.diagnostics,
-            *find_credential_leaks(loaded.value, resolved.value, providers.value),
+            *find_credential_leaks(pod, resolved.value, providers.value),
         )
     )
     if has_errors(diagnostics):
         return Result(None, diagnostics)
-    plan = Plan(
-        project(loaded.value, resolved.value, providers.value), resolved.value, loaded.value
-    )
-    return Result(plan, diagnostics)
+
+    projected = project(pod, resolved.value, providers.value)
+    return Result(Plan(projected, resolved.value, pod), diagnostics)
 
 
 def output_of(pod_file: Path, output: Path | None) -> Path:
-    """Return the directory that a compile writes: ``output``, or ``.claw-runtime``
-    beside the pod.
-    """
+    """Return the directory that a compile writes: by default ``.claw-runtime`` beside the pod."""
     return pod_file.parent / OUTPUT if output is None else output
 
 
 def compose_file_of(pod_file: Path, output: Path | None) -> Path:
     """Return the path of compose.generated.yml: beside the pod, or with the rest in ``output``."""
-    return (pod_file.parent if output is None else output) / COMPOSE_FILE
+    directory = pod_file.parent if output is None else output
+    return directory / COMPOSE_FILE
 
 
 def preview(plan: Plan) -> tuple[Tree, bytes]:
     """Return what a compile would write: the tree, and compose.generated.yml.
 
-    A pod without a master secret gets tokens here that are nobody's.
+    A pod without a master secret gets tokens of a new one here, which no compile will use.
     """
     deployment = _deployment(plan, plan.loaded.master or _new_master())
     return deployment.tree, compose(deployment)
@@ -130,40 +131,46 @@ def compile_pod(
     target: Target = "compose",
     placement: Placement = "sidecar",
 ) -> Result[CompileResult]:
-    """Compile a pod into ``.claw-runtime`` and compose.generated.yml beside it;
-    with an error nothing is written.
+    """Compile a pod into ``.claw-runtime`` and compose.generated.yml beside it.
 
-    ``output`` is another directory for all of it; the content is the same. For Kubernetes there is
-    one file with all that is deployed, and since it holds Secrets it is in the tree; ``placement``
-    says where its proxies run.
+    With an error nothing is written.
+
+    ``output`` is another directory for all of it; the content is the same. For Kubernetes one file
+    has everything that is deployed. It holds Secrets, so it is in the tree. ``placement`` says
+    where its proxies run.
     """
     checked = check_pod(pod_file, environ)
     plan = checked.value
     if plan is None:
         return Result(None, checked.diagnostics)
+
     master = plan.loaded.master or _new_master()
     deployment = replace(_deployment(plan, master), placement=placement)
-    lookup = plan.loaded.variables.lookup
-    deployed = (
-        kubernetes(deployment, lookup) if target == "kubernetes" else Result(compose(deployment))
-    )
-    diagnostics = sort_diagnostics((*checked.diagnostics, *deployed.diagnostics))
-    if deployed.value is None or has_errors(diagnostics):
-        return Result(None, diagnostics)
-    new_master = pod_file.parent / MASTER_FILE if plan.loaded.master is None else None
-    refused = write_master(new_master, master) if new_master is not None else ()
-    directory, file = output_of(pod_file, output), compose_file_of(pod_file, output)
     if target == "kubernetes":
-        file = directory / KUBERNETES_FILE
-    is_beside = target == "compose" and output is None
-    tree = (
-        deployment.tree
-        if is_beside
-        else {**deployment.tree, PurePosixPath(file.name): deployed.value}
-    )
-    refused = refused or write(tree, directory, {file: deployed.value} if is_beside else {})
-    if refused:
-        return Result(None, (*diagnostics, *refused))
+        content = kubernetes(deployment, plan.loaded.variables.lookup)
+        file = output_of(pod_file, output) / KUBERNETES_FILE
+    else:
+        content = Result(compose(deployment))
+        file = compose_file_of(pod_file, output)
+    diagnostics = sort_diagnostics((*checked.diagnostics, *content.diagnostics))
+    if content.value is None or has_errors(diagnostics):
+        return Result(None, diagnostics)
+
+    # First of all: a tree with the tokens of a secret that was not stored could not be made again.
+    new_master = pod_file.parent / MASTER_FILE if plan.loaded.master is None else None
+    problems = write_master(new_master, master) if new_master is not None else ()
+
+    tree = deployment.tree
+    beside: dict[Path, bytes] = {}
+    if target == "compose" and output is None:
+        beside[file] = content.value
+    else:
+        tree = {**tree, PurePosixPath(file.name): content.value}
+    directory = output_of(pod_file, output)
+    problems = problems or write(tree, directory, beside)
+    if problems:
+        return Result(None, (*diagnostics, *problems))
+
     hosts = tuple(opened_hosts(plan.resolved)) if deployment.uses_ca else ()
     return Result(CompileResult(directory, file, plan.pod, new_master, hosts), diagnostics)
 
@@ -174,9 +181,11 @@ def _deployment(plan: Plan, master: Secret) -> Deployment:
         **emit(plan.pod, master),
         **proxy_env_file(plan.resolved),
         **secret_files(plan.loaded.pod, lookup),
+        **host_files(plan.pod, plan.resolved, lookup, master),
     }
-    tree |= host_files(plan.pod, plan.resolved, lookup, master)
-    pod = equip_hosts(wrap_servers(plan.loaded.pod, lookup), plan.resolved, lookup)
+    # What Compose starts is the pod file's, with the keys that wrappers and tools hosts need.
+    pod = wrap_servers(plan.loaded.pod, lookup)
+    pod = equip_hosts(pod, plan.resolved, lookup)
     return Deployment(pod, plan.resolved, tree, master)
 
 
@@ -187,14 +196,12 @@ def _new_master() -> Secret:
 def run(
     pod: Path, output: Path | None, target: Target = "compose", placement: Placement = "sidecar"
 ) -> int:
-    """Compile a pod for the command line: print diagnostics and a summary, and
-    return the exit code.
-    """
-    written = compile_and_report(pod, output, target, placement)
-    if written is None:
+    """Compile a pod for the command line: print diagnostics and a summary, return the exit code."""
+    compile_result = compile_and_report(pod, output, target, placement)
+    if compile_result is None:
         return 1
-    sys.stdout.write(summary(written))
-    sys.stdout.write(f"wrote {written.directory} and {written.deployed}\n")
+    sys.stdout.write(summary(compile_result))
+    sys.stdout.write(f"wrote {compile_result.directory} and {compile_result.deployed}\n")
     return 0
 
 
@@ -207,42 +214,48 @@ def compile_and_report(
     """Compile a pod, and print its diagnostics on standard error. Return None with errors."""
     result = compile_pod(pod, os.environ, output, target, placement)
     sys.stderr.write(as_text(result.diagnostics))
-    if totals := count(result.diagnostics):
+    totals = count(result.diagnostics)
+    if totals:
         sys.stderr.write(f"{totals}\n")
-    if result.value is not None and result.value.new_master is not None:
+
+    compile_result = result.value
+    if compile_result is not None and compile_result.new_master is not None:
         sys.stderr.write(
-            f"made {result.value.new_master}: the pod's master secret; keep it, and keep "
+            f"made {compile_result.new_master}: the pod's master secret; keep it, and keep "
             "it private\n"
         )
-    return result.value
+    return compile_result
 
 
 def summary(plan: Plan | CompileResult) -> str:
-    """Return a few lines for people: each agent, its tools, what a call of each may do, and who
-    says which tools there are.
+    """Return a few lines for people about the agents and their tools.
+
+    They say for each agent its tools and what a call of each may do, and for each service where its
+    tools are described.
     """
     lines: list[str] = []
     for agent in plan.agents:
         tools = agent.manifest.tools if agent.manifest is not None else ()
         lines.append(f"{agent.agent.id}: {len(tools)} tool{'' if len(tools) == 1 else 's'}")
+
         width = max((len(tool.name) for tool in tools), default=0)
         lines.extend(f"  {tool.name:<{width}}  {tool.effect}" for tool in tools)
-    described = {
-        name: each for name, each in plan.pod.descriptors.items() if each is not None and each.tools
-    }
-    lines.extend(f"{name}: tools from {_source(each)}" for name, each in sorted(described.items()))
+
+    for name, descriptor in sorted(plan.pod.descriptors.items()):
+        if descriptor is not None and descriptor.tools:
+            lines.append(f"{name}: tools from {_source(descriptor)}")
     return "".join(f"{line}\n" for line in lines)
 
 
-def _source(described: ServiceDescriptor) -> str:
-    match described.source:
+def _source(descriptor: ServiceDescriptor) -> str:
+    match descriptor.source:
         case "tools-host":
             return "the tools host itself, as its settings have it"
         case "snapshot":
-            return f"the snapshot {described.file}"
+            return f"the snapshot {descriptor.file}"
         case "tools-list":
-            return f"the list {described.file}"
+            return f"the list {descriptor.file}"
         case "image":
-            return f"the descriptor of its image, in {described.file}"
+            return f"the descriptor of its image, in {descriptor.file}"
         case "describe-file" | "build":
-            return f"the descriptor {described.file}"
+            return f"the descriptor {descriptor.file}"

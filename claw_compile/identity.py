@@ -1,5 +1,6 @@
-"""Agent tokens: derived, so that a compile can be repeated byte for byte
-(docs/spec/compile.md "Tokens").
+"""Agent tokens: they are derived, so that a compile can be repeated byte for byte.
+
+Specification: docs/spec/compile.md "Tokens".
 """
 
 import hashlib
@@ -16,22 +17,22 @@ _SALT = b"clawdapus"
 
 
 def derive_key(master: Secret, info: bytes, length: int) -> bytes:
-    """Derive a key of ``length`` bytes for one purpose, ``info``, from the master
-    secret (HKDF with SHA-256, RFC 5869).
+    """Derive a key of ``length`` bytes from the master secret (HKDF with SHA-256, RFC 5869).
+
+    ``info`` is the one purpose of the key.
     """
     return HKDF(SHA256(), length, _SALT, info).derive(master.reveal().encode())
 
 
 def host_secret(service: str, agent_id: str) -> str:
-    """Return the name of the secret with which an agent's calls reach a tools host:
-    a file of the proxy, and of the host.
+    """Return the name of the secret with which an agent's calls reach a tools host.
+
+    It is a file of the proxy, and of the host.
     """
     name = f"toolhost.{service}.{agent_id}"
-    return (
-        name
-        if len(name) <= _MAX_SECRET
-        else f"toolhost.{hashlib.sha256(name.encode()).hexdigest()}"
-    )
+    if len(name) <= _MAX_SECRET:
+        return name
+    return f"toolhost.{hashlib.sha256(name.encode()).hexdigest()}"
 
 
 def host_token(master: Secret, service: str, agent_id: str, epoch: int = 0) -> Secret:
@@ -39,14 +40,13 @@ def host_token(master: Secret, service: str, agent_id: str, epoch: int = 0) -> S
 
     Another epoch is another token.
     """
-    info = b"\0".join(
-        (b"tools-host-token", service.encode(), agent_id.encode(), str(epoch).encode())
-    )
-    return Secret(derive_key(master, info, TOKEN_BYTES).hex())
+    # A zero byte between the parts: no two services and agents give the same text.
+    parts = (b"tools-host-token", service.encode(), agent_id.encode(), str(epoch).encode())
+    return Secret(derive_key(master, b"\0".join(parts), TOKEN_BYTES).hex())
 
 
 def agent_token(master: Secret, agent_id: str, epoch: int = 0) -> Secret:
     """Return an agent's credential, ``<agent-id>:<48 hex>``. Another epoch is another token."""
     info = b"agent-token\0" + agent_id.encode() + b"\0" + str(epoch).encode()
-    derived = derive_key(master, info, TOKEN_BYTES)
-    return Secret(f"{agent_id}:{derived.hex()}")
+    key = derive_key(master, info, TOKEN_BYTES)
+    return Secret(f"{agent_id}:{key.hex()}")

@@ -1,9 +1,11 @@
-"""``claw lock`` and ``claw rotate``: the two verbs that write ``claw.lock``
-(docs/spec/compile.md "Verbs", "Tokens").
+"""``claw lock`` and ``claw rotate``: the two verbs that write ``claw.lock``.
 
-Rules. A lock is widened only for services that are accepted by name; what is new to it comes in,
-what is no longer described goes. An agent's epoch never goes back, not even when the agent is gone:
-a token that was rotated away stays worthless. With an error nothing is written.
+Specification: docs/spec/compile.md "Verbs", "Tokens".
+
+Rules. A service that is new comes into the lock, and one that is no longer described goes. One
+whose tools have changed comes in only if it is accepted by name. An agent's epoch never goes back,
+not even when the agent is gone: a token that was rotated away stays worthless. With an error
+nothing is written.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -42,14 +44,18 @@ from claw_compile.policy.resolve import resolve
 
 @dataclass(frozen=True)
 class ImageDescriptor:
-    """A descriptor in an image: its path there, its bytes (None: its label names no
-    file), and the image's own digest.
+    """A descriptor in an image: its path there, its bytes, and the image's own digest.
+
+    ``data`` is None if the image has no file at the path that its label names.
     """
 
     path: str
     data: bytes | None
     image_digest: str | None = None
 
+
+# Sources of a higher rank than an image
+_NAMED = ("tools-host", "describe-file", "snapshot")
 
 type AskImage = Callable[[str], ImageDescriptor | None]
 """Asks an image for its descriptor; None when it has none.
@@ -84,37 +90,64 @@ def lock_pod(
     accept: Collection[str] = (),
     ask: AskImage | None = None,
 ) -> Result[LockResult]:
-    """Write the lock of a pod as it is now; a service whose tools have changed,
-    only when it is accepted.
+    """Write the lock of a pod as it is now.
+
+    A service whose tools have changed is locked anew only when it is accepted.
     """
     loaded = load(pod_file, environ)
     if loaded.value is None or has_errors(loaded.diagnostics):
         return Result(None, sort_diagnostics(loaded.diagnostics))
-    resolved = resolve(loaded.value).value
+
+    loaded_pod = loaded.value
+    resolved = resolve(loaded_pod).value
     assert resolved is not None
-    now = _LockUpdate(
-        loaded.value, pod_file.parent, granted_tools(resolved), list(loaded.diagnostics), {}
+    update = _LockUpdate(
+        loaded=loaded_pod,
+        directory=pod_file.parent,
+        granted=granted_tools(resolved),
+        diagnostics=list(loaded.diagnostics),
+        services={},
     )
-    for service in loaded.value.pod.services:
-        now.lock(service, accept, ask)
-    known = [service.name.text for service in loaded.value.pod.services]
-    for name in sorted(set(accept) - now.services.keys()):
-        hint = did_you_mean(name, known)
+    for service in loaded_pod.pod.services:
+        update.lock(service, accept, ask)
+
+    names = [service.name.text for service in loaded_pod.pod.services]
+    for name in sorted(set(accept) - update.services.keys()):
         message = f"{quote(name)} can't be accepted: no service of that name has a descriptor"
-        now.diagnostics.append(
-            codes.UNKNOWN_SERVICE.at(start_of(str(pod_file)), message, hint=hint)
-        )
-    diagnostics = sort_diagnostics(now.diagnostics)
+        hint = did_you_mean(name, names)
+        at = start_of(str(pod_file))
+        update.diagnostics.append(codes.UNKNOWN_SERVICE.at(at, message, hint=hint))
+
+    diagnostics = sort_diagnostics(update.diagnostics)
     if has_errors(diagnostics):
         return Result(None, diagnostics)
-    before, path = now.before, pod_file.parent / LOCK_FILE
-    content = LockContent(epochs=now.epochs, services=now.services)
-    if refused := replace_file(path, render_lock(content)):
-        return Result(None, (*diagnostics, *refused))
-    added, removed = now.services.keys() - before.keys(), before.keys() - now.services.keys()
+
+    content = LockContent(epochs=update.epochs, services=update.services)
+    path = pod_file.parent / LOCK_FILE
+    problems = replace_file(path, render_lock(content))
+    if problems:
+        return Result(None, (*diagnostics, *problems))
+    return Result(_report(path, content, update.before, accept), diagnostics)
+
+
+def _report(
+    path: Path,
+    content: LockContent,
+    before: Mapping[str, LockedService],
+    accept: Collection[str],
+) -> LockResult:
+    after = content.services or {}
+    added = after.keys() - before.keys()
+    removed = before.keys() - after.keys()
+    # A service that is new needs no acceptance.
     accepted = {name for name in accept if name in before}
-    names = (tuple(sorted(each)) for each in (added, accepted, removed))
-    return Result(LockResult(path, content, *names), diagnostics)
+    return LockResult(
+        file=path,
+        content=content,
+        added=tuple(sorted(added)),
+        accepted=tuple(sorted(accepted)),
+        removed=tuple(sorted(removed)),
+    )
 
 
 @dataclass
@@ -129,72 +162,82 @@ class _LockUpdate:
 
     @property
     def before(self) -> Mapping[str, LockedService]:
-        return (self.loaded.lock.services or {}) if self.loaded.lock else {}
+        lock = self.loaded.lock
+        return (lock.services if lock is not None else None) or {}
 
     @property
     def epochs(self) -> dict[str, int]:
-        return self.loaded.lock.content.epochs if self.loaded.lock else {}
+        """Return the epochs of the lock as they are: also those of agents that are gone."""
+        lock = self.loaded.lock
+        return lock.content.epochs if lock is not None else {}
 
     def lock(self, service: ServiceSpec, accept: Collection[str], ask: AskImage | None) -> None:
         """Take one service in, or say why not."""
-        name, lock = service.name.text, self.loaded.lock
-        service_descriptor, entry = self._entry(service, ask)
-        if service_descriptor is None or entry is None:
+        descriptor, entry = self._entry(service, ask)
+        if descriptor is None or entry is None:
             return
+
+        name = service.name.text
         granted = self.granted.get(name, ())
-        if (
-            name in self.before
-            and name not in accept
-            and changes(self.before[name], service_descriptor, granted)
-        ):
+        earlier = self.before.get(name)
+        if earlier is not None and name not in accept and changes(earlier, descriptor, granted):
+            lock = self.loaded.lock
             assert lock is not None
-            self.diagnostics.extend(
-                compare(lock, name, service_descriptor, granted, service.name.span)
-            )
+            self.diagnostics.extend(compare(lock, name, descriptor, granted, service.name.span))
         self.services[name] = entry
 
     def _entry(
         self, service: ServiceSpec, ask: AskImage | None
     ) -> tuple[ServiceDescriptor | None, LockedService | None]:
-        name, image = service.name.text, written_image(service)
-        service_descriptor = self.loaded.descriptors.get(name)
-        is_named = service_descriptor is not None and service_descriptor.source in _NAMED
-        if ask is not None and service.agent is None and not is_named:
-            baked = self._baked(service, ask)
-            if baked is not None:
-                return baked
-        if service_descriptor is None:
-            return None, None
-        if service_descriptor.source == "image":
-            return service_descriptor, self.before[name]
-        path = Path(service_descriptor.file)
-        inside = path.relative_to(self.directory) if path.is_relative_to(self.directory) else path
-        return service_descriptor, lock_service(service_descriptor, inside.as_posix(), image)
+        """Return a service's descriptor and its entry; (None, None) for one without a descriptor.
 
-    def _baked(
+        An image is asked only where its descriptor would count.
+        """
+        name = service.name.text
+        descriptor = self.loaded.descriptors.get(name)
+        is_named = descriptor is not None and descriptor.source in _NAMED
+        if ask is not None and service.agent is None and not is_named:
+            in_image = self._image_entry(service, ask)
+            if in_image is not None:
+                return in_image
+
+        if descriptor is None:
+            return None, None
+        if descriptor.source == "image":
+            # From this lock: without asking Docker, the entry stays as it is.
+            return descriptor, self.before[name]
+
+        # Relative to the pod, so that the lock is the same on every machine.
+        path = Path(descriptor.file)
+        if path.is_relative_to(self.directory):
+            path = path.relative_to(self.directory)
+        return descriptor, lock_service(descriptor, path.as_posix(), written_image(service))
+
+    def _image_entry(
         self, service: ServiceSpec, ask: AskImage
     ) -> tuple[ServiceDescriptor, LockedService] | None:
+        """Return the descriptor that the service's image holds, and its entry; None for none."""
         image = fill_in(child(service.body, "image"), self.loaded.variables.lookup)
-        baked = ask(image) if image is not None else None
-        if baked is None:
+        in_image = ask(image) if image is not None else None
+        if in_image is None:
             return None
-        file = f"{written_image(service)}:{baked.path}"
-        if baked.data is None:
-            message = f"the image has no file {quote(baked.path)}, which its label names"
+        if in_image.data is None:
+            message = f"the image has no file {quote(in_image.path)}, which its label names"
             self.diagnostics.append(codes.BAD_DESCRIBE_LABEL.at(service.name.span, message))
             return None
-        root = decode(file, baked.data).then(read_json)
-        service_descriptor = root.then(lambda tree: read_descriptor(file, tree))
-        self.diagnostics.extend(service_descriptor.diagnostics)
-        if root.value is None or service_descriptor.value is None:
+
+        file = f"{written_image(service)}:{in_image.path}"
+        root = decode(file, in_image.data).then(read_json)
+        file_result = root.then(lambda tree: read_descriptor(file, tree))
+        self.diagnostics.extend(file_result.diagnostics)
+        if root.value is None or file_result.value is None:
             return None
-        value = replace(service_descriptor.value, source="image", digest=sha256(baked.data))
-        entry = lock_service(value, baked.path, written_image(service))
-        held = {"image_digest": baked.image_digest, "descriptor": plain_data(root.value)}
-        return value, entry.model_copy(update=held)
 
-
-_NAMED = ("tools-host", "describe-file", "snapshot")  # Sources of a higher rank than an image
+        descriptor = replace(file_result.value, source="image", digest=sha256(in_image.data))
+        entry = lock_service(descriptor, in_image.path, written_image(service))
+        # The whole descriptor goes into the lock: a compile asks no Docker.
+        whole = {"image_digest": in_image.image_digest, "descriptor": plain_data(root.value)}
+        return descriptor, entry.model_copy(update=whole)
 
 
 def rotate_pod(pod_file: Path, environ: Mapping[str, str], agent: str) -> Result[Rotation]:
@@ -202,21 +245,23 @@ def rotate_pod(pod_file: Path, environ: Mapping[str, str], agent: str) -> Result
     loaded = load(pod_file, environ)
     if loaded.value is None or has_errors(loaded.diagnostics):
         return Result(None, sort_diagnostics(loaded.diagnostics))
+
     resolved = resolve(loaded.value).value
-    known = [each.id for each in resolved.agents] if resolved is not None else []
-    if agent not in known:
-        message, hint = f"no agent {quote(agent)}", did_you_mean(agent, known)
-        help_text = f"the agents are {', '.join(known)}" if known else None
+    names = [each.id for each in resolved.agents] if resolved is not None else []
+    if agent not in names:
         unknown = codes.UNKNOWN_AGENT.at(
-            start_of(str(pod_file)), message, hint=hint, help_text=help_text
+            start_of(str(pod_file)),
+            f"no agent {quote(agent)}",
+            hint=did_you_mean(agent, names),
+            help_text=f"the agents are {', '.join(names)}" if names else None,
         )
         return Result(None, sort_diagnostics((*loaded.diagnostics, unknown)))
+
     content = loaded.value.lock.content if loaded.value.lock else LockContent()
     epoch = content.epochs.get(agent, 0) + 1
+    new_content = content.model_copy(update={"epochs": {**content.epochs, agent: epoch}})
     path = pod_file.parent / LOCK_FILE
-    refused = replace_file(
-        path, render_lock(content.model_copy(update={"epochs": {**content.epochs, agent: epoch}}))
-    )
-    if refused:
-        return Result(None, refused)
+    problems = replace_file(path, render_lock(new_content))
+    if problems:
+        return Result(None, problems)
     return Result(Rotation(path, agent, epoch), sort_diagnostics(loaded.diagnostics))

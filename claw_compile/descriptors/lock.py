@@ -1,9 +1,10 @@
-"""``claw.lock``: the tools that each service had when they were last reviewed (docs/spec/compile.md
-"Verbs", claw lock).
+"""``claw.lock``: the tools that each service had when they were last reviewed.
+
+Specification: docs/spec/compile.md "Verbs", claw lock.
 
 It is JSON with sorted names, one fact a line, so that a change of it reads as a change of
-permissions. ``epochs`` are those of the agents' tokens; without ``services`` the tools are not
-locked. The descriptor that an image holds stands in it, since a compile asks no Docker.
+permissions. ``epochs`` are those of the agents' tokens. Without ``services`` the tools are not
+locked. A descriptor that is in an image is copied into the lock, because a compile asks no Docker.
 """
 
 import hashlib
@@ -33,8 +34,9 @@ class _LockPart(BaseModel):
 
 
 class LockedTool(_LockPart):
-    """One tool: ``call`` is how the proxy calls it, ``digest`` is of all that the
-    descriptor says of it.
+    """One tool as it was reviewed.
+
+    ``call`` is how the proxy calls it; ``digest`` is of everything that the descriptor says of it.
     """
 
     effect: Effect
@@ -101,54 +103,66 @@ def _version(root: Node) -> Iterator[Diagnostic]:
     if not isinstance(root, MapNode):
         yield codes.BAD_LOCK.at(root.span, f"a lock is an object, and this is {kind(root)}")
         return
+
     version = root.value("version")
     if version is None:
         yield codes.BAD_LOCK.at(root.span, "the lock has no 'version'")
-    elif (number := plain_data(version)) != VERSION or isinstance(number, bool):
-        newer = isinstance(number, int) and number > VERSION
-        help_text = "a newer claw made it: use that one" if newer else None
-        yield codes.BAD_LOCK.at(
-            version.span, f"this claw reads version {VERSION} of the lock", help_text=help_text
-        )
+        return
+
+    number = plain_data(version)
+    # True equals 1.
+    if number == VERSION and not isinstance(number, bool):
+        return
+
+    is_newer = isinstance(number, int) and number > VERSION
+    message = f"this claw reads version {VERSION} of the lock"
+    help_text = "a newer claw made it: use that one" if is_newer else None
+    yield codes.BAD_LOCK.at(version.span, message, help_text=help_text)
 
 
 def _shape_errors(error: ValidationError, root: Node) -> Iterator[Diagnostic]:
     for problem in error.errors(include_input=False, include_url=False, include_context=False):
+        # pydantic adds "[key]" to the path of a mapping's key.
         path = tuple(part for part in problem["loc"] if part != "[key]")
-        yield codes.BAD_LOCK.at(
-            span_at(root, path), f"{quote('.'.join(map(str, path)))[1:-1]}: {problem['msg']}"
-        )
+        # Escaped as ``quote`` does, but without its quotation marks.
+        place = quote(".".join(map(str, path)))[1:-1]
+        yield codes.BAD_LOCK.at(span_at(root, path), f"{place}: {problem['msg']}")
 
 
-def lock_service(described: ServiceDescriptor, file: str, image: str | None) -> LockedService:
+def lock_service(
+    service_descriptor: ServiceDescriptor, file: str, image: str | None
+) -> LockedService:
     """Return the lock's entry of a descriptor; ``file`` is its path from the pod's directory."""
-    tools = {tool.name: lock_tool(described, tool) for tool in described.tools}
+    tools = {tool.name: lock_tool(service_descriptor, tool) for tool in service_descriptor.tools}
     return LockedService(
-        source=described.source, file=file, digest=described.digest, image=image, tools=tools
+        source=service_descriptor.source,
+        file=file,
+        digest=service_descriptor.digest,
+        image=image,
+        tools=tools,
     )
 
 
-def lock_tool(described: ServiceDescriptor, tool: DescriptorTool) -> LockedTool:
+def lock_tool(service_descriptor: ServiceDescriptor, tool: DescriptorTool) -> LockedTool:
     """Return the lock's entry of one tool. The order of a schema's keys does not matter."""
-    said = tool.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    call = _call(described, tool)
+    call = _call(service_descriptor, tool)
+    document = tool.model_dump(mode="json", by_alias=True, exclude_unset=True)
     return LockedTool(
         effect=tool.effect,
         call=call,
         schema_digest=sha256(_canonical(tool.input_schema)),
-        digest=sha256(_canonical({"call": call, "tool": said})),
+        digest=sha256(_canonical({"call": call, "tool": document})),
     )
 
 
-def _call(described: ServiceDescriptor, tool: DescriptorTool) -> str:
+def _call(service_descriptor: ServiceDescriptor, tool: DescriptorTool) -> str:
     if tool.http is not None:
         return f"{tool.http.method} {tool.http.path}"
-    descriptor = described.descriptor
-    path = (
-        descriptor.mcp.path
-        if isinstance(descriptor, DescriptorV2) and descriptor.mcp is not None
-        else ""
-    )
+
+    descriptor = service_descriptor.descriptor
+    path = ""
+    if isinstance(descriptor, DescriptorV2) and descriptor.mcp is not None:
+        path = descriptor.mcp.path
     return f"MCP {path}"
 
 
@@ -162,16 +176,18 @@ def sha256(data: bytes) -> str:
 
 
 def render_lock(content: LockContent) -> bytes:
-    """Return the bytes of the lock's file: names sorted, and an image's descriptor
-    in its own order.
+    """Return the bytes of the lock's file.
+
+    Names are sorted; an image's descriptor keeps its own order.
     """
     data: dict[str, Any] = {
         "version": content.version,
         "epochs": dict(sorted(content.epochs.items())),
     }
+
     if content.services is not None:
         data["services"] = {}
         for name, each in sorted(content.services.items()):
-            dumped = each.model_dump(mode="json", by_alias=True, exclude_none=True)
-            data["services"][name] = dumped | {"tools": dict(sorted(dumped["tools"].items()))}
+            entry = each.model_dump(mode="json", by_alias=True, exclude_none=True)
+            data["services"][name] = entry | {"tools": dict(sorted(entry["tools"].items()))}
     return (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode()

@@ -1,9 +1,10 @@
-"""The snapshot that ``claw discover`` writes: a descriptor of version 2 with a server's tools
-(docs/spec/mcp.md "Discovery").
+"""The snapshot that ``claw discover`` writes: a version 2 descriptor with a server's tools.
 
-Rules. The same list of tools gives the same bytes: tools stand in the order of their names, and a
+Specification: docs/spec/mcp.md "Discovery".
+
+Rules. The same list of tools gives the same bytes: tools are in the order of their names, and a
 schema keeps its order. A tool that the compiler would refuse, or whose name the server lists twice,
-stands in ``x-claw-discovery.ungrantable`` with the reason, so that it costs no other tool. What
+is in ``x-claw-discovery.ungrantable`` with the reason, so that it costs no other tool. What
 only a person can have added to a snapshot is kept.
 """
 
@@ -28,10 +29,14 @@ from claw_contract.manifest import Effect
 METADATA = "x-claw-discovery"
 _TOOL_MEMBERS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 _MEMBERS_OF_A_PERSON = ("description", "auth", "skill", "feeds", "endpoints", "memory")
-_PARTS = {"description": "description", "inputSchema": "schema", "annotations": "annotations"} | {
+_PARTS = {
+    "description": "description",
+    "inputSchema": "schema",
+    "annotations": "annotations",
     "outputSchema": "output schema",
     "title": "title",
 }
+"""The members of a tool, as a change of them is shown; in this order."""
 _MAX_NAME = 128
 _INVISIBLE = re.compile(r"[^\n\x20-\x7e]")
 
@@ -45,15 +50,17 @@ class UngrantableTool:
     tool: JsonObject | None
 
     def document(self) -> JsonObject:
-        return {"name": self.name, "reason": self.reason} | (
-            {"tool": self.tool} if self.tool is not None else {}
-        )
+        document: JsonObject = {"name": self.name, "reason": self.reason}
+        if self.tool is not None:
+            document["tool"] = self.tool
+        return document
 
 
 @dataclass(frozen=True)
 class SnapshotChange:
-    """One tool that differs between two snapshots; an effect is None where the tool
-    is not there.
+    """One tool that differs between two snapshots.
+
+    ``before`` and ``after`` are its effects; None where the tool is not there.
     """
 
     tool: str
@@ -63,37 +70,50 @@ class SnapshotChange:
 
     @property
     def kind(self) -> Literal["added", "removed", "changed"]:
-        return "added" if self.before is None else "removed" if self.after is None else "changed"
+        if self.before is None:
+            return "added"
+        if self.after is None:
+            return "removed"
+        return "changed"
 
 
 def build_snapshot(
-    listed: Sequence[Any], mcp_path: str, origin: JsonObject, previous: JsonObject | None
+    listed_tools: Sequence[Any], mcp_path: str, origin: JsonObject, previous: JsonObject | None
 ) -> tuple[JsonObject, tuple[UngrantableTool, ...]]:
-    """Return the snapshot of what a server lists, and the tools that it keeps back.
+    """Return the snapshot of what a server lists, and the tools that can't be granted.
 
-    ``origin``: of what it was taken.
+    ``origin``: the server that was asked, as members of ``x-claw-discovery``.
     """
-    counts = Counter(_name(each, index) for index, each in enumerate(listed))
     grantable: list[JsonObject] = []
     ungrantable: list[UngrantableTool] = []
-    for index, entry in enumerate(listed):
-        name, tool = _name(entry, index), _known_members(entry)
+    counts = Counter(_name(each, index) for index, each in enumerate(listed_tools))
+    for index, entry in enumerate(listed_tools):
+        name = _name(entry, index)
+        tool = _known_members(entry)
         reason = _protocol_objection(entry, counts[name]) or _objection(tool)
         if reason is None:
             grantable.append(tool)
         else:
-            ungrantable.append(_held_back(name, reason, tool))
+            ungrantable.append(_make_ungrantable(name, reason, tool))
+
+    # A server may list its tools in any order. Those without a name are told apart by their text.
     grantable.sort(key=lambda tool: str(tool["name"]))
     ungrantable.sort(key=lambda each: (each.name, _canonical(each.tool)))
-    kept = {key: value for key, value in (previous or {}).items() if key in _MEMBERS_OF_A_PERSON}
+
+    by_person = {
+        key: value for key, value in (previous or {}).items() if key in _MEMBERS_OF_A_PERSON
+    }
     left_out = [each.document() for each in ungrantable]
     metadata = origin | {"digest": sha256(_canonical([grantable, left_out]).encode())}
+    if left_out:
+        metadata["ungrantable"] = left_out
+
     document = {
         "version": 2,
-        **kept,
+        **by_person,
         "mcp": {"transport": "streamable_http", "path": mcp_path},
         "tools": grantable,
-        METADATA: metadata | ({"ungrantable": left_out} if left_out else {}),
+        METADATA: metadata,
     }
     return document, tuple(ungrantable)
 
@@ -107,24 +127,30 @@ def render_snapshot(document: JsonObject) -> bytes:
     '{\n  "a": "é\\u202e"\n}\n'
     """
     text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-    return _INVISIBLE.sub(
-        lambda sign: sign[0] if sign[0].isprintable() else json.dumps(sign[0])[1:-1], text
-    ).encode()
+    return _INVISIBLE.sub(_escape, text).encode()
+
+
+def _escape(character: re.Match[str]) -> str:
+    if character[0].isprintable():
+        return character[0]
+    return json.dumps(character[0])[1:-1]
 
 
 def _name(entry: Any, index: int) -> str:
+    """Return a tool's name as it is safe to show: bounded, on one line, without control characters.
+
+    A tool without a name has its index in the list.
+    """
     name = entry.get("name") if isinstance(entry, dict) else None
-    return (
-        escape_controls(name[:_MAX_NAME]).replace("\n", "\\n")
-        if isinstance(name, str) and name
-        else f"tools[{index}]"
-    )
+    if not isinstance(name, str) or not name:
+        return f"tools[{index}]"
+    return escape_controls(name[:_MAX_NAME]).replace("\n", "\\n")
 
 
 def _known_members(entry: Any) -> JsonObject:
     """Return what MCP defines of a tool, and no member that only our descriptors have.
 
-    Null is as good as absent.
+    A member that is null counts as absent: servers write out what they leave empty.
     """
     members = entry if isinstance(entry, dict) else {}
     return {key: members[key] for key in _TOOL_MEMBERS if members.get(key) is not None}
@@ -134,9 +160,11 @@ def _protocol_objection(entry: Any, times: int) -> str | None:
     """Return why the tool can't be called by its name alone; None where it can."""
     if times > 1:
         return f"the server lists this name {times} times"
+
     execution = entry.get("execution") if isinstance(entry, dict) else None
-    needs_task = isinstance(execution, dict) and execution.get("taskSupport") == "required"
-    return "it runs as a task of MCP only, and the proxy starts none" if needs_task else None
+    if isinstance(execution, dict) and execution.get("taskSupport") == "required":
+        return "it runs as a task of MCP only, and the proxy starts none"
+    return None
 
 
 def _objection(tool: JsonObject) -> str | None:
@@ -146,18 +174,19 @@ def _objection(tool: JsonObject) -> str | None:
         text = render_snapshot(descriptor).decode()
     except (RecursionError, ValueError):
         return "it can't be written as JSON"
+
+    # By way of the text, since a compile reads the file.
     checked = read_json(Source("", text)).then(lambda root: read_descriptor("", root))
-    error = next((each for each in checked.diagnostics if each.is_error), None)
-    return (
-        f"{error.code.name}: {error.message.removeprefix(FIRST_TOOL)}"
-        if error is not None
-        else None
-    )
+    for diagnostic in checked.diagnostics:
+        if diagnostic.is_error:
+            return f"{diagnostic.code.name}: {diagnostic.message.removeprefix(FIRST_TOOL)}"
+    return None
 
 
-def _held_back(name: str, reason: str, tool: JsonObject) -> UngrantableTool:
+def _make_ungrantable(name: str, reason: str, tool: JsonObject) -> UngrantableTool:
+    """Return the tool with all its members, if the file that holds them can be read again."""
+    place = {METADATA: {"ungrantable": [{"tool": tool}]}}
     try:
-        place = {METADATA: {"ungrantable": [{"tool": tool}]}}
         is_readable = read_json(Source("", render_snapshot(place).decode())).value is not None
     except (RecursionError, ValueError):
         is_readable = False
@@ -165,16 +194,18 @@ def _held_back(name: str, reason: str, tool: JsonObject) -> UngrantableTool:
 
 
 def ungrantable_reason(metadata: JsonObject | None, name: str) -> str | None:
-    """Return why a tool that the server lists can't be granted; None for one that a
-    snapshot does not hold back.
+    """Return why a tool that the server lists can't be granted.
+
+    Return None for one that can be, and for one that the snapshot doesn't have.
     """
-    held_back = (metadata or {}).get("ungrantable")
-    entries = (
-        [each for each in held_back if isinstance(each, dict)]
-        if isinstance(held_back, list)
-        else []
-    )
-    return next((str(each.get("reason")) for each in entries if each.get("name") == name), None)
+    ungrantable = (metadata or {}).get("ungrantable")
+    if not isinstance(ungrantable, list):
+        return None
+
+    for each in ungrantable:
+        if isinstance(each, dict) and each.get("name") == name:
+            return str(each.get("reason"))
+    return None
 
 
 def read_snapshot(data: bytes) -> JsonObject | None:
@@ -188,49 +219,58 @@ def read_snapshot(data: bytes) -> JsonObject | None:
 
 def is_same(before: JsonObject | None, after: JsonObject) -> bool:
     """Return whether two snapshots say the same. The order of keys does not matter."""
-    return before is not None and _canonical(before) == _canonical(after)
+    return before is not None and _is_equal(before, after)
 
 
 def changed_tools(before: JsonObject | None, after: JsonObject) -> tuple[SnapshotChange, ...]:
     """Return the tools that were added, removed or changed, by name."""
-    old, new = _tools(before or {}), _tools(after)
-    return tuple(
-        SnapshotChange(
-            name,
-            _effect(old.get(name)),
-            _effect(new.get(name)),
-            tuple(_parts(old.get(name), new.get(name))),
-        )
-        for name in sorted({*old, *new})
-        if _canonical(old.get(name)) != _canonical(new.get(name))
-    )
+    old_tools = _tools(before or {})
+    new_tools = _tools(after)
+
+    changes: list[SnapshotChange] = []
+    for name in sorted({*old_tools, *new_tools}):
+        old = old_tools.get(name)
+        new = new_tools.get(name)
+        if not _is_equal(old, new):
+            parts = tuple(_changed_parts(old, new))
+            changes.append(SnapshotChange(name, _effect(old), _effect(new), parts))
+    return tuple(changes)
 
 
 def changed_origin(before: JsonObject | None, after: JsonObject) -> tuple[str, ...]:
-    """Return the names of what else differs: ``command``, ``args``, ``image``,
-    ``server``, ``ungrantable``, ``mcp``.
+    """Return the names of what else differs.
+
+    They are ``command``, ``args``, ``image``, ``server``, ``ungrantable`` and ``mcp``.
     """
-    old, new = _metadata(before or {}), _metadata(after)
+    old = _metadata(before or {})
+    new = _metadata(after)
+    # The digest is of the tools: ``changed_tools`` says which.
     names = [
         name
-        for name in (*old, *new)
-        if name != "digest" and _canonical(old.get(name)) != _canonical(new.get(name))
+        for name in dict.fromkeys((*old, *new))
+        if name != "digest" and not _is_equal(old.get(name), new.get(name))
     ]
-    differs = before is not None and _canonical(before.get("mcp")) != _canonical(after.get("mcp"))
-    return tuple(dict.fromkeys([*names, *(["mcp"] if differs else [])]))
+
+    if before is not None and not _is_equal(before.get("mcp"), after.get("mcp")):
+        names.append("mcp")
+    return tuple(dict.fromkeys(names))
 
 
 def server_of(document: JsonObject | None) -> str:
     """Return name and version of the server, as a snapshot has them; "" where it has none."""
     server = _metadata(document or {}).get("server")
-    words = (server.get("name"), server.get("version")) if isinstance(server, dict) else ()
+    if not isinstance(server, dict):
+        return ""
+
+    words = (server.get("name"), server.get("version"))
     return " ".join(str(word) for word in words if word)
 
 
 def _tools(document: JsonObject) -> Mapping[str, JsonObject]:
     tools = document.get("tools")
-    entries = [each for each in tools if isinstance(each, dict)] if isinstance(tools, list) else []
-    return {str(tool.get("name")): tool for tool in entries}
+    if not isinstance(tools, list):
+        return {}
+    return {str(tool.get("name")): tool for tool in tools if isinstance(tool, dict)}
 
 
 def _metadata(document: JsonObject) -> JsonObject:
@@ -247,34 +287,42 @@ def _effect(tool: JsonObject | None) -> Effect | None:
         return "unknown"
 
 
-def _parts(old: JsonObject | None, new: JsonObject | None) -> Iterator[str]:
+def _changed_parts(old: JsonObject | None, new: JsonObject | None) -> Iterator[str]:
+    """Yield the parts of a tool that differ; of its schema also the properties."""
     if old is None or new is None:
         return
+
     for key in dict.fromkeys((*_PARTS, *old, *new)):
-        if _canonical(old.get(key)) != _canonical(new.get(key)):
-            more = property_changes(old.get(key), new.get(key)) if key == "inputSchema" else ""
-            yield _PARTS.get(key, key) + (f" ({more})" if more else "")
+        if _is_equal(old.get(key), new.get(key)):
+            continue
+
+        part = _PARTS.get(key, key)
+        more = property_changes(old.get(key), new.get(key)) if key == "inputSchema" else ""
+        yield f"{part} ({more})" if more else part
 
 
 def property_changes(old: Any, new: Any) -> str:
     """Return the properties that a schema gained, lost and changed: ``+limit -max ~url``."""
-    before, after = (
-        each.get("properties") if isinstance(each, dict) else None for each in (old, new)
-    )
+    before = old.get("properties") if isinstance(old, dict) else None
+    after = new.get("properties") if isinstance(new, dict) else None
     if not isinstance(before, dict) or not isinstance(after, dict):
         return ""
-    signs = [("+", after.keys() - before.keys()), ("-", before.keys() - after.keys())]
-    signs.append(
-        (
-            "~",
-            {
-                key
-                for key in before.keys() & after.keys()
-                if _canonical(before[key]) != _canonical(after[key])
-            },
-        )
-    )
-    return " ".join(f"{sign}{name}" for sign, names in signs for name in sorted(names))
+
+    new_names = after.keys() - before.keys()
+    old_names = before.keys() - after.keys()
+    common = before.keys() & after.keys()
+    changed_names = {key for key in common if not _is_equal(before[key], after[key])}
+    words = [
+        *(f"+{name}" for name in sorted(new_names)),
+        *(f"-{name}" for name in sorted(old_names)),
+        *(f"~{name}" for name in sorted(changed_names)),
+    ]
+    return " ".join(words)
+
+
+def _is_equal(one: Any, other: Any) -> bool:
+    """Return whether two values are equal as JSON: 1 is not true, and keys have no order."""
+    return _canonical(one) == _canonical(other)
 
 
 def _canonical(data: Any) -> str:

@@ -1,12 +1,13 @@
-"""The build context of a service and its Dockerfile: the source of its image, as
-far as it is in the pod's directory.
+"""The build context of a service and its Dockerfile, as far as they are in the pod's directory.
+
+They are the source of the service's image.
 
 Compose may build from anywhere; a context that is an address, or outside of the pod's directory, is
 not looked into.
 
 Labels and variables follow Docker's rules: both forms (``LABEL key=value …`` and ``LABEL key
-value``), quotes and the escape character, lines that go on, comments among them, heredocs passed
-over; the last stage counts, or the target, with the labels of the stages that it is built from.
+value``), quotes and the escape character, continued lines with comments between them; heredocs are
+skipped. The last stage counts, or the target, with the labels of the stages that it is built from.
 Variables are not filled in: a label that needs one is reported.
 """
 
@@ -40,30 +41,36 @@ class BuildContext:
 
 
 def candidate_paths(directories: Iterable[str], in_image: str) -> tuple[str, ...]:
-    """Return the paths where a file of the image may be before it is built: its own
-    path, or copied from the top.
+    """Return the paths where a file of the image may be before it is built.
+
+    It may have its own path in the directory, or be copied from the directory's top.
     """
     inside = posixpath.normpath(in_image.strip()).lstrip("/")
-    names = (inside, posixpath.basename(inside))
-    return tuple(
-        dict.fromkeys(
-            posixpath.join(directory, name) for directory in directories for name in names
-        )
-    )
+    paths: dict[str, None] = {}
+    for directory in directories:
+        paths[posixpath.join(directory, inside)] = None
+        paths[posixpath.join(directory, posixpath.basename(inside))] = None
+    return tuple(paths)
 
 
 def build_context(service: ServiceSpec, files: Files, lookup: Lookup) -> BuildContext | None:
-    """Return the context of ``build: DIR`` or ``build: {context, dockerfile,
-    dockerfile_inline, target}``.
+    """Return the build context of a service; None if it has none, or it is not looked into.
+
+    ``build`` is a directory, or a mapping with ``context``, ``dockerfile``, ``dockerfile_inline``
+    and ``target``.
     """
     build = child(service.body, "build")
-    if build is None or (context := _directory(build, files, lookup)) is None:
+    if build is None:
         return None
+    context = _directory(build, files, lookup)
+    if context is None:
+        return None
+
     source = dockerfile(build, files, lookup)
-    return BuildContext(
-        context,
-        labels(source, fill_in(child(build, "target"), lookup)) if source is not None else {},
-    )
+    if source is None:
+        return BuildContext(context)
+    target = fill_in(child(build, "target"), lookup)
+    return BuildContext(context, labels(source, target))
 
 
 def dockerfile(build: Node, files: Files, lookup: Lookup, within: str = "") -> Source | None:
@@ -74,27 +81,25 @@ def dockerfile(build: Node, files: Files, lookup: Lookup, within: str = "") -> S
     context = _directory(build, files, lookup, within)
     if context is None:
         return None
-    parts = build if isinstance(build, MapNode) else None
-    inline = child(parts, "dockerfile_inline")
+
+    inline = child(build, "dockerfile_inline")
     if isinstance(inline, ScalarNode):
         # Its lines are not lines of the pod file: what is said of them is said of the whole.
         return Source(inline.span.file, interpolate(inline.text, lookup).text)
-    name = (fill_in(parts.value("dockerfile"), lookup) if parts else None) or "Dockerfile"
+
+    name = fill_in(child(build, "dockerfile"), lookup) or "Dockerfile"
     source = files.read_if_present(posixpath.join(context, name), "the Dockerfile")
     return source.value if source else None
 
 
 def _directory(build: Node, files: Files, lookup: Lookup, within: str = "") -> str | None:
     """Return the context as a directory of the pod's; None for what is not looked into."""
-    if isinstance(build, ScalarNode) and build.is_null:
-        return None
-    context = (
-        fill_in(build.value("context"), lookup) or "."
-        if isinstance(build, MapNode)
-        else fill_in(build, lookup)
-    )
+    context = fill_in(build, lookup)
+    if isinstance(build, MapNode):
+        context = fill_in(build.value("context"), lookup) or "."
     if context is None or "://" in context or context.startswith(_ADDRESSES):
         return None
+
     context = posixpath.join(within, context)
     try:
         directory = files.resolve_path(context)
@@ -104,13 +109,17 @@ def _directory(build: Node, files: Files, lookup: Lookup, within: str = "") -> s
 
 
 def fill_in(node: Node | None, lookup: Lookup) -> str | None:
-    """Return a single value with its variables filled in; None when it is absent or
-    can't be filled in.
+    """Return a single value with its variables filled in.
+
+    Return None when it is absent, blank, or can't be filled in.
     """
     if not isinstance(node, ScalarNode) or node.is_null:
         return None
-    result = interpolate(node.text, lookup)
-    return result.text if result.text.strip() and not result.problems else None
+
+    value = interpolate(node.text, lookup)
+    if value.problems or not value.text.strip():
+        return None
+    return value.text
 
 
 def labels(source: Source, target: str | None = None) -> Labels:
@@ -122,15 +131,20 @@ def labels(source: Source, target: str | None = None) -> Labels:
         instruction = _INSTRUCTION.fullmatch(line.text)
         if instruction is None:
             continue
-        rest, at = instruction["rest"], instruction.start("rest")
+
+        rest = instruction["rest"]
         match instruction["word"].upper():
             case "FROM" if (stage := _FROM.fullmatch(rest)) is not None:
+                # A stage has the labels of the stage that it is built from. It is known by its
+                # number, and by its name.
                 current = dict(stages.get(stage["base"].lower(), {}))
-                for name in (str(count), stage["name"] or str(count)):
-                    stages[name.lower()] = current
+                stages[str(count)] = current
+                if stage["name"]:
+                    stages[stage["name"].lower()] = current
                 count += 1
             case "LABEL":
-                current.update(_pairs(line, rest, at))
+                current.update(_pairs(line, rest, instruction.start("rest")))
+
     return stages.get(target.lower(), {}) if target else current
 
 
@@ -144,7 +158,11 @@ def declared_variables(source: Source) -> Iterator[tuple[str, ScalarNode]]:
 
 @dataclass(frozen=True)
 class _Line:
-    """One instruction, its lines joined; ``starts`` are where each of them begins in ``text``."""
+    """One instruction, its lines joined.
+
+    ``starts`` are the offsets in ``text`` at which its lines begin, ``numbers`` their numbers in
+    the file.
+    """
 
     source: Source
     text: str
@@ -153,15 +171,17 @@ class _Line:
     escape: str
 
     def node(self, value: str, start: int, end: int) -> ScalarNode:
-        """Return a value with the place of the word that it stands in."""
+        """Return a value with the place of ``text[start:end]``, in which it is written."""
         part = bisect.bisect_right(self.starts, start) - 1
         column = start - self.starts[part]
         return ScalarNode(value, self.source.span(self.numbers[part], column, column + end - start))
 
 
 def _escape(source: Source) -> str:
+    r"""Return the escape character: ``\``, unless a directive at the top says another one."""
     for line in source.lines:
-        if (directive := _ESCAPE.fullmatch(line.strip())) is not None:
+        directive = _ESCAPE.fullmatch(line.strip())
+        if directive is not None:
             return directive["char"]
         if not _DIRECTIVE.match(line.strip()):
             break
@@ -169,76 +189,100 @@ def _escape(source: Source) -> str:
 
 
 def _logical_lines(source: Source, escape: str) -> Iterator[_Line]:
+    """Yield each instruction, with the lines by which it goes on."""
     lines = iter(enumerate(source.lines))
     for number, line in lines:
-        if not line.strip() or line.lstrip().startswith("#"):
+        if _is_blank_or_comment(line):
             continue
-        text, starts, numbers = "", [0], [number]
+
+        text = ""
+        starts = [0]
+        numbers = [number]
         part = line
         while (stripped := part.rstrip()).endswith(escape):
             text += stripped[: -len(escape)]
-            following = next(
-                ((at, each) for at, each in lines if each.strip() and each.lstrip()[0] != "#"), None
-            )
-            if following is None:
+            next_line = _next_part(lines)
+            if next_line is None:
                 part = ""
                 break
             starts.append(len(text))
-            numbers.append(following[0])
-            part = following[1]
+            numbers.append(next_line[0])
+            part = next_line[1]
         text += part
+
         yield _Line(source, text, tuple(starts), tuple(numbers), escape)
-        _pass_heredocs(text, lines)
+        _skip_heredocs(text, lines)
 
 
-def _pass_heredocs(text: str, lines: Iterator[tuple[int, str]]) -> None:
-    if (instruction := _INSTRUCTION.fullmatch(text)) is None or instruction[
-        "word"
-    ].upper() not in _TAKES_HEREDOC:
+def _is_blank_or_comment(line: str) -> bool:
+    return not line.strip() or line.lstrip().startswith("#")
+
+
+def _next_part(lines: Iterator[tuple[int, str]]) -> tuple[int, str] | None:
+    """Return the line by which an instruction goes on, with its number.
+
+    Docker passes over comments and blank lines between them.
+    """
+    for number, line in lines:
+        if not _is_blank_or_comment(line):
+            return number, line
+    return None
+
+
+def _skip_heredocs(text: str, lines: Iterator[tuple[int, str]]) -> None:
+    """Skip the lines of an instruction's heredocs: a LABEL in one is text of a file or command."""
+    instruction = _INSTRUCTION.fullmatch(text)
+    if instruction is None or instruction["word"].upper() not in _TAKES_HEREDOC:
         return
+
     for heredoc in _HEREDOC.finditer(text):
         for _, line in lines:
-            if (line.lstrip("\t") if heredoc["tabs"] else line) == heredoc["end"]:
+            content = line.lstrip("\t") if heredoc["tabs"] else line
+            if content == heredoc["end"]:
                 break
 
 
 def _pairs(line: _Line, rest: str, at: int) -> Iterator[tuple[str, ScalarNode]]:
+    """Yield names and values of an instruction; ``rest`` is what follows its word, at ``at``."""
     words = list(_words(rest, line.escape))
     if not words:
         return
-    first, start, end = words[0]
-    if "=" not in first:
-        # The old form: one key, and the rest of the line is its value.
-        value = rest[end:].strip()
-        if len(words) > 1:
-            last = at + len(rest.rstrip())
-            yield (
-                first,
-                line.node(
-                    " ".join(text for text, _, _ in _words(value, line.escape)),
-                    at + words[1][1],
-                    last,
-                ),
-            )
+
+    name, _, end = words[0]
+    if "=" in name:
+        for word, start, end in words:
+            key, sign, value = word.partition("=")
+            if sign:
+                yield key, line.node(value, at + start, at + end)
         return
-    for word, start, end in words:
-        key, sign, value = word.partition("=")
-        if sign:
-            yield key, line.node(value, at + start, at + end)
+
+    # The old form: one key, and the rest of the line is its value.
+    if len(words) > 1:
+        value_words = [text for text, _, _ in _words(rest[end:].strip(), line.escape)]
+        start = words[1][1]
+        yield name, line.node(" ".join(value_words), at + start, at + len(rest.rstrip()))
 
 
 def _words(text: str, escape: str) -> Iterator[tuple[str, int, int]]:
-    word, start, quote, at = "", -1, "", 0
+    """Yield each word without its quotes and escapes, and where it begins and ends in the text."""
+    word = ""
+    start = -1  # no word yet
+    quote = ""
+    at = 0
     while at < len(text):
         char = text[at]
         if not quote and char.isspace():
             if start >= 0:
                 yield word, start, at
-            word, start = "", -1
+            word = ""
+            start = -1
             at += 1
             continue
-        start = at if start < 0 else start
+
+        if start < 0:
+            start = at
         if char == escape and quote != "'" and at + 1 < len(text):
+            # The next character stands for itself, but not between single quotes.
             at += 1
             word += text[at]
         elif char == quote:
@@ -248,5 +292,6 @@ def _words(text: str, escape: str) -> Iterator[tuple[str, int, int]]:
         else:
             word += char
         at += 1
+
     if start >= 0:
         yield word, start, len(text)

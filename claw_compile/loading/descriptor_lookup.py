@@ -1,5 +1,6 @@
-"""The descriptor of a service: the first of several sources (docs/spec/compile.md
-"Descriptors", Resolution order).
+"""The descriptor of a service: the first of several sources.
+
+Specification: docs/spec/compile.md "Descriptors", Resolution order.
 
 1. `describe-file`: the pod names it.
 2. `.claw-discovered/SERVICE.claw-describe.json`: of a stdio server even when stale, of what is
@@ -10,9 +11,9 @@
    claw.mcp`.
 
 What is wrong with the one that counts is reported. The others are only compared: two sources that
-declare different tools warn. A tools host has the tools that are built in; of a source it takes
-those of the servers behind it. A snapshot says in ``x-claw-discovery`` what it was taken of
-(command, arguments, image); what it does not say is not compared.
+declare different tools warn. A tools host has the tools that are built in; a source adds only those
+of its MCP servers. A snapshot records in ``x-claw-discovery`` what was asked (command, arguments,
+image); what it does not record is not compared.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -41,13 +42,12 @@ from claw_contract.descriptor import DescriptorV2
 DISCOVERED = ".claw-discovered"
 DESCRIPTOR_FILE = ".claw-describe.json"
 TOOLS_FILE = ".claw-tools.json"
-DESCRIBE_LABEL, MCP_LABEL = "claw.describe", "claw.mcp"
-
-
-type _Candidate = (
-    Result[ServiceDescriptor] | Diagnostic
-)  # A descriptor, sound or not; or the reason why one is passed over
+DESCRIBE_LABEL = "claw.describe"
+MCP_LABEL = "claw.mcp"
 _IMAGE_KEYS = ("image", "wrapper_image")
+
+type _Candidate = Result[ServiceDescriptor] | Diagnostic
+"""A descriptor, sound or not; or the reason why one is passed over."""
 
 
 @dataclass(frozen=True)
@@ -59,48 +59,55 @@ class DescriptorLookup:
 
     def all(self) -> Mapping[str, ServiceDescriptor | None]:
         """Return service → descriptor; None for one whose descriptor can't be read."""
-        described: dict[str, ServiceDescriptor | None] = {}
+        descriptors: dict[str, ServiceDescriptor | None] = {}
         for service in self.pod.services:
+            name = service.name.text
             if service.names_descriptor and service.describe_file is None:
-                described[service.name.text] = None
+                # What it names is no path, which is reported: no other source may take its place.
+                descriptors[name] = None
                 continue
             if service.tools_host is not None:
-                described[service.name.text] = self._tools_host(service)
+                descriptors[name] = self._tools_host(service)
                 continue
+
             sources = self._sources(service)
             first = self._first(sources)
             if first is not None:
                 self.files.diagnostics.extend(first.diagnostics)
-                described[service.name.text] = self._with_pod_path(service, first.value)
+                descriptors[name] = self._with_pod_path(service, first.value)
+                # ``sources`` is an iterator: what is left of it are the others.
                 self._compare(service, first.value, sources)
             elif service.wraps_stdio:
-                name = service.name.text
                 help_text = f"run 'claw discover {name}' once, and keep what it writes"
                 message = f"{quote(name)} wraps a stdio server, and has no snapshot of its tools"
-                self.files.diagnostics.append(
-                    codes.NO_SNAPSHOT.at(service.name.span, message, help_text=help_text)
-                )
-        return described
+                diagnostic = codes.NO_SNAPSHOT.at(service.name.span, message, help_text=help_text)
+                self.files.diagnostics.append(diagnostic)
+        return descriptors
 
     def _tools_host(self, service: ServiceSpec) -> ServiceDescriptor:
-        """Return the tools of a tools host: its own, and those of servers behind it
-        that a source lists.
+        """Return the tools of a tools host: its own, and those of its MCP servers.
+
+        The latter are those that a source lists.
         """
-        listed = self._first(self._sources(service))
-        self.files.diagnostics.extend(listed.diagnostics if listed is not None else ())
-        described = describe_tools_host(service, listed.value if listed is not None else None)
-        self.files.diagnostics.extend(described.diagnostics)
-        assert described.value is not None
-        return described.value
+        listing = self._first(self._sources(service))
+        if listing is not None:
+            self.files.diagnostics.extend(listing.diagnostics)
+
+        descriptor = describe_tools_host(service, listing.value if listing is not None else None)
+        self.files.diagnostics.extend(descriptor.diagnostics)
+        assert descriptor.value is not None
+        return descriptor.value
 
     def _with_pod_path(
         self, service: ServiceSpec, described: ServiceDescriptor | None
     ) -> ServiceDescriptor | None:
-        """Apply the pod's ``mcp.path``, which wins over the descriptor's: the pod
-        knows where its services are.
+        """Apply the pod's ``mcp.path``, which wins over the descriptor's.
+
+        The pod knows where its services listen.
         """
         if described is None or service.mcp_path is None:
             return described
+
         descriptor = described.descriptor
         if not isinstance(descriptor, DescriptorV2) or descriptor.mcp is None:
             message = (
@@ -108,14 +115,15 @@ class DescriptorLookup:
                 "speaks plain HTTP"
             )
             notes = [Note(described.root.span, "the descriptor is here")]
-            self.files.diagnostics.append(
-                codes.MCP_UNUSED.at(service.mcp_path.span, message, notes=notes)
-            )
+            diagnostic = codes.MCP_UNUSED.at(service.mcp_path.span, message, notes=notes)
+            self.files.diagnostics.append(diagnostic)
             return described
+
         mcp = descriptor.mcp.model_copy(update={"path": service.mcp_path.text})
         return replace(described, descriptor=descriptor.model_copy(update={"mcp": mcp}))
 
     def _first(self, sources: Iterator[_Candidate]) -> Result[ServiceDescriptor] | None:
+        """Return the source that counts; report those before it that are passed over."""
         for candidate in sources:
             if isinstance(candidate, Result):
                 return candidate
@@ -125,126 +133,134 @@ class DescriptorLookup:
     def _compare(
         self, service: ServiceSpec, first: ServiceDescriptor | None, others: Iterator[_Candidate]
     ) -> None:
+        """Warn of each other source that declares different tools; one with errors is ignored."""
         if first is None:
             return
+
         names = {tool.name for tool in first.tools}
-        for other in others:
-            if (
-                not isinstance(other, Result)
-                or other.value is None
-                or has_errors(other.diagnostics)
-            ):
+        for candidate in others:
+            if not isinstance(candidate, Result) or has_errors(candidate.diagnostics):
                 continue
-            theirs = {tool.name for tool in other.value.tools}
-            if names != theirs:
-                notes = [
-                    Note(each.root.span, f"only here: {', '.join(sorted(only))}")
-                    for each, only in ((first, names - theirs), (other.value, theirs - names))
-                    if only
-                ]
-                message = (
-                    f"{service.name.text} is described twice, with different tools; "
-                    f"{first.file} counts"
-                )
-                self.files.diagnostics.append(
-                    codes.SOURCES_DISAGREE.at(service.name.span, message, notes=notes)
-                )
+            other = candidate.value
+            if other is None:
+                continue
+
+            other_names = {tool.name for tool in other.tools}
+            if names == other_names:
+                continue
+
+            notes: list[Note] = []
+            for each, only in ((first, names - other_names), (other, other_names - names)):
+                if only:
+                    notes.append(Note(each.root.span, f"only here: {', '.join(sorted(only))}"))
+            message = (
+                f"{service.name.text} is described twice, with different tools; {first.file} counts"
+            )
+            diagnostic = codes.SOURCES_DISAGREE.at(service.name.span, message, notes=notes)
+            self.files.diagnostics.append(diagnostic)
 
     def _sources(self, service: ServiceSpec) -> Iterator[_Candidate]:
+        """Yield what describes a service, in the order of rank.
+
+        A source is read only when it is asked for.
+        """
         if service.describe_file is not None:
-            path = service.describe_file
-            data = self.files.read_named(path, "the descriptor")
-            # A path that came from the environment is named as it is written.
-            shown = self.files.display_path(path.shown)
-            yield (
-                _read_file(decode(shown, data), "describe-file")
-                if data is not None
-                else Result(None)
-            )
+            yield self._describe_file(service.describe_file)
         yield from self._snapshot(service)
-        yield from self._baked(service)
+        yield from self._locked_image(service)
+
         context = build_context(service, self.files, self.lookup)
         if context is not None:
             yield from self._build(context)
         yield from self._tools_list(service, context)
+
+    def _describe_file(self, path: ScalarNode) -> _Candidate:
+        data = self.files.read_named(path, "the descriptor")
+        if data is None:
+            return Result(None)
+        # A path that came from the environment is named as it is written.
+        shown_path = self.files.display_path(path.shown)
+        return _read_file(decode(shown_path, data), "describe-file")
 
     def _snapshot(self, service: ServiceSpec) -> Iterator[_Candidate]:
         file = self._discovered(service, DESCRIPTOR_FILE)
         if file is None:
             return
         checked = _read_file(file, "snapshot")
-        if checked.value is None:
+        differ = self._changes_since(service, checked.value) if checked.value is not None else ()
+        if checked.value is None or not differ:
             yield checked
             return
-        images = [
-            each
-            for each in (fill_in(child(service.body, "image"), self.lookup), written_image(service))
-            if each
-        ]
-        stale = None
-        if service.wraps_stdio:
-            differ = differences(checked.value, service.stdio, images)
-            stale = f"another {' and '.join(differ)}; it is used all the same" if differ else None
-        elif service.body is not None and service.body.get("build") is not None:
-            images = images or [
-                f"{self.pod.name.text if self.pod.name else ''}-{service.name.text}"
-            ]
-            stale = (
-                None if is_of_image(checked.value, images) else "another image; it is passed over"
-            )
-        elif differences(checked.value, None, images):
-            stale = "another image; it is passed over"
-        if stale is not None:
-            notes = [Note(checked.value.root.span, "the snapshot is here")]
-            message = f"the snapshot of {service.name.text} is of {stale}"
-            help_text = f"run: claw discover {service.name.text} --update"
-            stale_warning = codes.STALE_SNAPSHOT.at(
-                service.name.span, message, notes=notes, help_text=help_text
-            )
-            if not service.wraps_stdio:
-                yield stale_warning
-                return
-            checked = replace(checked, diagnostics=(*checked.diagnostics, stale_warning))
-        yield checked
 
-    def _baked(self, service: ServiceSpec) -> Iterator[_Candidate]:
+        # A stale one is better than none: a stdio server can have no other source.
+        is_used = service.wraps_stdio
+        verdict = "it is used all the same" if is_used else "it is passed over"
+        warning = codes.STALE_SNAPSHOT.at(
+            service.name.span,
+            f"the snapshot of {service.name.text} is of another {' and '.join(differ)}; {verdict}",
+            notes=[Note(checked.value.root.span, "the snapshot is here")],
+            help_text=f"run: claw discover {service.name.text} --update",
+        )
+        if is_used:
+            yield replace(checked, diagnostics=(*checked.diagnostics, warning))
+        else:
+            yield warning
+
+    def _changes_since(self, service: ServiceSpec, snapshot: ServiceDescriptor) -> Collection[str]:
+        """Return by name what the pod has changed since the snapshot: command, args, image."""
+        filled_in = fill_in(child(service.body, "image"), self.lookup)
+        images = [image for image in (filled_in, written_image(service)) if image]
+        if service.wraps_stdio:
+            return differences(snapshot, service.stdio, images)
+
+        is_built = service.body is not None and service.body.get("build") is not None
+        if not is_built:
+            return differences(snapshot, None, images)
+
+        # What is built here is another image than one of the same name from a registry, so a
+        # snapshot counts only if it says that it is of this one.
+        if not images:
+            pod_name = self.pod.name.text if self.pod.name else ""
+            images = [f"{pod_name}-{service.name.text}"]  # what Compose calls what it builds
+        return () if is_of_image(snapshot, images) else ("image",)
+
+    def _locked_image(self, service: ServiceSpec) -> Iterator[_Candidate]:
+        """Yield the descriptor that an image holds, from the lock: a compile asks no Docker."""
         name = service.name.text
         root = self.lock.descriptor(name) if self.lock is not None else None
         if self.lock is None or self.lock.services is None or root is None:
             return
-        locked = self.lock.services[name]
-        if locked.image != written_image(service):
-            message = (
-                f"{self.lock.file} has the descriptor of another image of {name}; it is passed over"
-            )
-            notes = [Note(self.lock.place(name), "it is here")]
-            help_text = "run: claw lock --images"
+
+        entry = self.lock.services[name]
+        if entry.image != written_image(service):
             yield codes.STALE_SNAPSHOT.at(
-                service.name.span, message, notes=notes, help_text=help_text
+                service.name.span,
+                f"{self.lock.file} has the descriptor of another image of {name}; "
+                "it is passed over",
+                notes=[Note(self.lock.place(name), "it is here")],
+                help_text="run: claw lock --images",
             )
             return
+
         checked = read_descriptor(self.lock.file, root)
         if checked.value is not None:
-            checked = replace(
-                checked, value=replace(checked.value, source="image", digest=locked.digest)
-            )
+            value = replace(checked.value, source="image", digest=entry.digest)
+            checked = replace(checked, value=value)
         yield checked
 
     def _build(self, context: BuildContext) -> Iterator[_Candidate]:
         label = context.labels.get(DESCRIBE_LABEL)
-        for path in candidate_paths(
-            [context.path], label.text if label is not None else DESCRIPTOR_FILE
-        ):
-            if (file := self.files.read_if_present(path, "the descriptor")) is not None:
-                yield _read_file(file, "build")
-                return
+        in_image = label.text if label is not None else DESCRIPTOR_FILE
+        file = self._find(context, in_image, "the descriptor")
+        if file is not None:
+            yield _read_file(file, "build")
+            return
+
+        # Without a label there need not be a descriptor.
         if label is not None:
-            has_variable = "$" in label.text
-            why = (
-                "has a variable, which is not filled in"
-                if has_variable
-                else "is no file of the build context"
-            )
+            why = "is no file of the build context"
+            if "$" in label.text:
+                why = "has a variable, which is not filled in"
             message = f"the descriptor {quote(label.text)} {why}"
             yield Result(None, (codes.BAD_DESCRIBE_LABEL.at(label.span, message),))
 
@@ -253,15 +269,17 @@ class DescriptorLookup:
     ) -> Iterator[_Candidate]:
         file = self._discovered(service, TOOLS_FILE)
         if file is None and context is not None:
-            paths = candidate_paths([context.path], TOOLS_FILE)
-            file = next(
-                filter(None, (self.files.read_if_present(path, "the list") for path in paths)), None
-            )
+            file = self._find(context, TOOLS_FILE, "the list")
         if file is None:
             return
-        path = service.mcp_path or (context.labels.get(MCP_LABEL) if context else None)
+
+        # A list does not say where its server listens.
+        path = service.mcp_path
+        if path is None and context is not None:
+            path = context.labels.get(MCP_LABEL)
         if service.tools_host is not None:
             path = ScalarNode(TOOLS_HOST_PATH, service.name.span)
+
         if path is not None:
             yield _read_file(file, "tools-list", path)
         elif file.value is not None:
@@ -270,13 +288,22 @@ class DescriptorLookup:
             message = "nothing says where this MCP server listens"
             yield codes.TOOLS_LIST_WITHOUT_MCP.at(at, message, notes=notes)
 
+    def _find(self, context: BuildContext, in_image: str, what: str) -> Result[Text] | None:
+        """Return a file of the image from where it may be in the build context."""
+        for path in candidate_paths([context.path], in_image):
+            file = self.files.read_if_present(path, what)
+            if file is not None:
+                return file
+        return None
+
     def _discovered(self, service: ServiceSpec, file: str) -> Result[Text] | None:
         name = service.name.text
+        # The name becomes part of a path.
         if "/" in name or not name.isprintable():
             return None
-        return self.files.read_if_present(
-            f"{DISCOVERED}/{name}{file}", f"the snapshot of {quote(name)}"
-        )
+
+        path = f"{DISCOVERED}/{name}{file}"
+        return self.files.read_if_present(path, f"the snapshot of {quote(name)}")
 
 
 def written_image(service: ServiceSpec) -> str | None:
@@ -288,51 +315,54 @@ def written_image(service: ServiceSpec) -> str | None:
 def _read_file(
     file: Result[Text], source: Source, mcp_path: ScalarNode | None = None
 ) -> Result[ServiceDescriptor]:
+    """Return the descriptor in a file; with ``mcp_path`` the file is a list of tools."""
     if file.value is None:
         return Result(None, file.diagnostics)
-    name, digest = file.value.file, sha256(file.value.text.encode())
+
+    name = file.value.file
+    digest = sha256(file.value.text.encode())
     root = read_json(file.value)
     if mcp_path is not None:
         root = root.then(lambda listed: as_descriptor(listed, mcp_path))
-    described = root.then(lambda tree: read_descriptor(name, tree))
-    return described.then(lambda value: Result(replace(value, source=source, digest=digest)))
+    descriptor = root.then(lambda tree: read_descriptor(name, tree))
+    return descriptor.then(lambda value: Result(replace(value, source=source, digest=digest)))
 
 
 def differences(
     snapshot: ServiceDescriptor, stdio: Stdio | None, images: Collection[str]
 ) -> tuple[str, ...]:
-    """Return by name what the pod has changed since the snapshot; no values, for
-    they may be a variable's.
+    """Return by name what the pod has changed since the snapshot.
+
+    Values are left out, because they may be a variable's.
 
     The snapshot has a text either as it is written in the pod file, with ``${NAME}``, or as the
     variables made it.
     """
-    recorded = _recorded(snapshot)
+    # (key in the snapshot, name for the user, values that count as equal)
     parts: list[tuple[str, str, Collection[Any]]] = []
     if stdio is not None:
+        filled_in_args = [each.text for each in stdio.args]
+        written_args = [each.shown for each in stdio.args]
         parts.append(("command", "command", (stdio.command.text, stdio.command.shown)))
-        parts.append(
-            (
-                "args",
-                "args",
-                ([each.text for each in stdio.args], [each.shown for each in stdio.args]),
-            )
-        )
+        parts.append(("args", "args", (filled_in_args, written_args)))
     if images:
         parts += [(key, "image", images) for key in _IMAGE_KEYS]
-    return tuple(
-        dict.fromkeys(
-            name for key, name, values in parts if key in recorded and recorded[key] not in values
-        )
-    )
+
+    record = _recorded(snapshot)
+    names: dict[str, None] = {}
+    for key, name, values in parts:
+        if key in record and record[key] not in values:
+            names[name] = None
+    return tuple(names)
 
 
 def is_of_image(snapshot: ServiceDescriptor, images: Collection[str]) -> bool:
-    """Return whether the snapshot says that it was taken from this image; one that
-    says nothing was not.
+    """Return whether the snapshot says that it was taken from one of these images.
+
+    One that names no image was not.
     """
-    recorded = _recorded(snapshot)
-    return any(recorded.get(name) in images for name in _IMAGE_KEYS)
+    record = _recorded(snapshot)
+    return any(record.get(name) in images for name in _IMAGE_KEYS)
 
 
 def _recorded(snapshot: ServiceDescriptor) -> dict[str, Any]:

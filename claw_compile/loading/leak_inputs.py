@@ -1,18 +1,19 @@
-"""Leak inputs: the texts that an agent's container gets and that may hold a
-credential, with their places.
+"""Leak inputs: the texts that an agent's container gets and that may hold a credential.
+
+Each comes with its place.
 
 Rules. Every value of the agent's Compose service counts, and of each service that it extends:
-variables by name and value, other keys by value; the files behind ``env_file``, ``secrets``,
+variables by name and value, other keys by value. So do the files that ``env_file``, ``secrets``,
 ``configs``, mounts (``volumes``, ``volumes_from``, volumes that are bound to a path,
-``develop.watch``, surfaces) and the Dockerfile; and the words that it is given to read. Of a folder
-the small files are read, within the bounds of ``mounted_folder``; a warning says what was not. What
-is external, or in an image, can't be seen here. A place never carries its line: that may show the
-value.
+``develop.watch``, surfaces) and the Dockerfile name, and the words that the agent is given to read.
+Of a folder the small files are read, within the bounds of ``mounted_folder``; a warning says what
+was not. What is external, or in an image, can't be seen here. A place never carries its line: that
+may show the value.
 
-A file that Compose must have is an error when it is not there, as Compose would say later; one that
-it need not have, or that may come to be where the pod runs (a secret's), is passed over. Files may
-be outside of the pod's directory: nothing of them is written anywhere. Each is read once, however
-many agents have it.
+A file that Compose must have is an error when it is not there, as Compose would say later. A file
+that it need not have, or that may come to be where the pod runs (a secret's), is passed over. Files
+may be outside of the pod's directory: nothing of them is written anywhere. Each is read once,
+however many agents have it.
 """
 
 import posixpath
@@ -43,6 +44,7 @@ from claw_compile.parsing.node import (
     ListNode,
     MapNode,
     Node,
+    ScalarNode,
     Source,
     child,
     entries_of,
@@ -52,9 +54,21 @@ from claw_compile.parsing.node import (
 from claw_compile.parsing.yaml_reader import read_yaml
 
 type Kind = Literal["variable", "text", "file", "prose"]
-"""``file``: names may stand in it beside their values. ``prose``: words for the agent to read."""
+"""``file``: it may name its values, as settings do. ``prose``: words for the agent to read."""
 
 _REFERENCE = re.compile(r"\$\{?(?P<name>[A-Za-z_][A-Za-z0-9_]*)")
+_HOOKS = ("post_start", "pre_stop")
+_RUNTIME = ".claw-runtime"
+_SETTINGS = re.compile(
+    r"\.?env(\..*)?"
+    r"|.*\.(env|envrc|ini|cfg|conf|config|properties|toml|ya?ml|json|sh|txt)"
+    r"|[^.]+|\.[^.]+",
+    re.IGNORECASE,
+)
+"""Names of files in which an assignment is a setting.
+
+In other files, such as source code, an assignment may only name a variable.
+"""
 
 
 @dataclass(frozen=True)
@@ -85,9 +99,8 @@ def hide_line(span: Span) -> Span:
 
 
 def file_input(what: str, source: Source, kind: Kind, notes: tuple[Note, ...] = ()) -> LeakInput:
-    return LeakInput(
-        what, Span(source.file, 1, 1, 1), source.text, kind, notes=notes, source=source
-    )
+    start = Span(source.file, 1, 1, 1)
+    return LeakInput(what, start, source.text, kind, notes=notes, source=source)
 
 
 def variable_inputs(
@@ -98,53 +111,44 @@ def variable_inputs(
     One without a value takes it from the environment, by its own name.
     """
     for each in variables(node, lookup):
-        bare = each.node.text == each.name and each.value.tainted
-        refers = (each.name,) if bare else references(each.node.text)
-        label = f"{each.name} in {what}"
+        has_no_value = each.node.text == each.name and each.value.tainted
+        refers = (each.name,) if has_no_value else references(each.node.text)
         yield LeakInput(
-            label, hide_line(each.key), each.value.text, "variable", each.name, refers, notes
+            what=f"{each.name} in {what}",
+            at=hide_line(each.key),
+            text=each.value.text,
+            kind="variable",
+            name=each.name,
+            refers=refers,
+            notes=notes,
         )
 
 
 def text_inputs(
     what: str, node: Node, lookup: Lookup, notes: tuple[Note, ...]
 ) -> Iterator[LeakInput]:
+    """Yield every single value in a tree, its variables filled in."""
     for scalar in scalars(node):
         text = interpolate(scalar.text, lookup).text if "$" in scalar.text else scalar.text
         if text:
-            yield LeakInput(
-                what,
-                hide_line(scalar.span),
-                text,
-                "text",
-                refers=references(scalar.text),
-                notes=notes,
-            )
+            refers = references(scalar.text)
+            at = hide_line(scalar.span)
+            yield LeakInput(what, at, text, "text", refers=refers, notes=notes)
 
 
 def references(written: str) -> tuple[str, ...]:
+    """Return the names of the variables in a value as it is written."""
     if "$" not in written:
         return ()
+    # "$$" is a dollar sign of the value.
     return tuple(match["name"] for match in _REFERENCE.finditer(written.replace("$$", "")))
-
-
-_HOOKS = ("post_start", "pre_stop")
-_RUNTIME = ".claw-runtime"
-
-
-_SETTINGS = re.compile(
-    r"\.?env(\..*)?|.*\.(env|envrc|ini|cfg|conf|config|properties|toml|ya?ml|json|sh|txt)|[^.]+|\.[^.]+",
-    re.IGNORECASE,
-)
-"""Names of files in which an assignment is a setting; in others, as source code, it
-may name a variable only.
-"""
 
 
 @dataclass(frozen=True)
 class AgentService:
-    """The Compose keys of an agent's service, or of one that it extends, and the
-    paths of the host that they give it.
+    """The Compose keys of an agent's service, or of one that it extends.
+
+    ``exposures`` are the paths of the host that they give it.
     """
 
     body: MapNode
@@ -153,6 +157,8 @@ class AgentService:
 
 @dataclass(frozen=True)
 class LeakInputs:
+    """The leak inputs of a pod; ``texts`` and ``folders`` hold what was read, by path."""
+
     pod: PodSpec
     files: Files
     variables: Variables
@@ -168,61 +174,67 @@ class LeakInputs:
 
     @property
     def _private(self) -> PrivatePaths:
-        return PrivatePaths(
-            self.pod,
-            self.files,
-            self.variables.lookup,
-            lambda service: [each for each, _ in self._ancestry(service)],
-        )
+        lookup = self.variables.lookup
+        return PrivatePaths(self.pod, self.files, lookup, self._with_parents)
+
+    def _with_parents(self, service: ComposeService) -> list[ComposeService]:
+        return [each for each, _ in self._ancestry(service)]
 
     def services(self) -> Mapping[str, tuple[AgentService, ...]]:
-        """Return each agent's service and those that it extends, each with the
-        paths that it gives.
-        """
+        """Return each agent's service and those that it extends, with the paths that they give."""
         return {agent.name.text: tuple(self._services(agent)) for agent in self.pod.agents}
 
     def _services(self, agent: ServiceSpec) -> Iterator[AgentService]:
         if agent.body is None:
             return
+
         own = ComposeService("", agent.name.text, agent.body, self.pod.document, agent.name.span)
-        for service, _ in self._ancestry(own):
+        for service in self._with_parents(own):
             yield AgentService(service.body, tuple(self._private.folders(service)))
 
     def secrets(self) -> Mapping[str, str]:
         """Return the pod's secrets that are known here, by name."""
-        values = ((secret.name.text, self._secret(secret)) for secret in self.pod.secrets)
-        return {name: value for name, value in values if value}
+        values: dict[str, str] = {}
+        for secret in self.pod.secrets:
+            text = self._secret(secret)
+            if text:
+                values[secret.name.text] = text
+        return values
 
-    def text(self, path: str, at: Span, what: str, *, required: bool) -> Source | None:
+    def text(self, path: str, at: Span, what: str, *, is_required: bool) -> Source | None:
         """Return the text of a file, by its path from the pod's directory."""
         if path in self.texts:
             return self.texts[path]
-        shown = self.files.display_path(path)
-        data = read_file(self.files.root / path, at, f"{what} {quote(shown)}")
+
+        shown_path = self.files.display_path(path)
+        data = read_file(self.files.root / path, at, f"{what} {quote(shown_path)}")
         if data.value is None:
-            self.files.diagnostics.extend(data.diagnostics if required else ())
+            if is_required:
+                self.files.diagnostics.extend(data.diagnostics)
             return None
-        return self.texts.setdefault(
-            path, Source(shown, data.value.decode("utf-8-sig", errors="replace"))
-        )
+
+        self.texts[path] = Source(shown_path, data.value.decode("utf-8-sig", errors="replace"))
+        return self.texts[path]
 
     def _secret(self, secret: PodSecret) -> str | None:
+        reference = secret.reference
         if secret.source == "env":
-            return self.variables.lookup(secret.reference.text)
-        source = self.text(
-            secret.reference.text, secret.reference.span, "the secret", required=False
-        )
+            return self.variables.lookup(reference.text)
+
+        source = self.text(reference.text, reference.span, "the secret", is_required=False)
         return source.text.strip() if source is not None else None
 
     def _agent_inputs(self, agent: ServiceSpec) -> Iterator[LeakInput]:
+        """Yield everything that one agent gets, and report what of it is private."""
         yield from self._prose(agent)
+
         private = self._private
         for owner in (agent, self.pod):
             for exposure in private.surfaces(owner):
                 yield from self._mounted(agent, exposure, ())
+
         if agent.body is None:
             return
-
         own = ComposeService("", agent.name.text, agent.body, self.pod.document, agent.name.span)
         for service, notes in self._ancestry(own):
             yield from Container(self, agent, service.directory, notes).inputs(service.body)
@@ -231,19 +243,21 @@ class LeakInputs:
                 yield from self._mounted(agent, exposure, notes)
 
     def _ancestry(self, own: ComposeService) -> Iterator[tuple[ComposeService, tuple[Note, ...]]]:
-        """Yield a service and each that it extends, with notes that say where."""
+        """Yield a service and each that it extends, with notes that say where.
+
+        A circle of services ends with the first that was seen.
+        """
         seen: set[tuple[str, str]] = set()
         notes: tuple[Note, ...] = ()
         service: ComposeService | None = own
         while service is not None and (service.file, service.name) not in seen:
             seen.add((service.file, service.name))
             yield service, notes
+
             parent = self._parent(service)
             if parent is not None:
-                notes = (
-                    *notes,
-                    Note(hide_line(parent.said), f"{service.name} extends {parent.name} here"),
-                )
+                message = f"{service.name} extends {parent.name} here"
+                notes = (*notes, Note(hide_line(parent.named_at), message))
             service = parent
 
     def _mounted(
@@ -260,21 +274,26 @@ class LeakInputs:
         private = self._private
         path = private.path(exposure)
         if not self._is_folder(path):
-            if (source := self.text(path, exposure.at, what, required=False)) is not None:
+            source = self.text(path, exposure.at, what, is_required=False)
+            if source is not None:
                 yield file_input(what, source, "file", notes)
             return
+
         if private.is_refused(exposure):
             return
-
         content = self._folder(path)
         for file in content.files:
-            shown = self.files.display_path(posixpath.join(path, file.path))
-            kind: Kind = "file" if _SETTINGS.fullmatch(posixpath.basename(file.path)) else "prose"
-            yield file_input("a file in a mounted folder", Source(shown, file.text), kind, notes)
+            shown_path = self.files.display_path(posixpath.join(path, file.path))
+            is_settings = _SETTINGS.fullmatch(posixpath.basename(file.path)) is not None
+            kind: Kind = "file" if is_settings else "prose"
+            yield file_input(
+                "a file in a mounted folder", Source(shown_path, file.text), kind, notes
+            )
+
         if content.unread:
-            what = "; ".join(content.unread)
+            unread = "; ".join(content.unread)
             message = (
-                f"of {quote(exposure.path)} these files were not searched for credentials: {what}"
+                f"of {quote(exposure.path)} these files were not searched for credentials: {unread}"
             )
             self.files.diagnostics.append(codes.FOLDER_PARTLY_READ.at(exposure.at, message))
 
@@ -291,41 +310,52 @@ class LeakInputs:
         return self.folders[folder]
 
     def _prose(self, agent: ServiceSpec) -> Iterator[LeakInput]:
+        """Yield the contract, and each of the agent's skills once."""
         contract = self.contracts.get(agent.name.text)
         if contract is not None and agent.agent is not None:
             yield file_input("the contract", self._source(agent.agent.shown, contract), "prose")
-        paths = (path for owner in (agent, self.pod) for path in own_entries(owner.skills))
-        for path in {path.text: path for path in paths}.values():
-            if path.text in self.skills:
-                yield file_input(
-                    "a skill", self._source(path.shown, self.skills[path.text].content), "prose"
-                )
+
+        paths: dict[str, ScalarNode] = {}
+        for owner in (agent, self.pod):
+            for path in own_entries(owner.skills):
+                paths[path.text] = path
+        for path in paths.values():
+            skill = self.skills.get(path.text)
+            if skill is not None:
+                yield file_input("a skill", self._source(path.shown, skill.content), "prose")
 
     def _source(self, path: str, content: bytes) -> Source:
         return Source(self.files.display_path(path), content.decode(errors="replace"))
 
     def _parent(self, service: ComposeService) -> ComposeService | None:
+        """Return the service that another one extends, ``extends: NAME`` or ``{service, file}``."""
+        lookup = self.variables.lookup
         extends = service.body.value("extends")
         node = extends.value("service") if isinstance(extends, MapNode) else extends
-        name = fill_in(node, self.variables.lookup)
+        name = fill_in(node, lookup)
         if node is None or name is None:
             return None
-        file = fill_in(child(extends, "file"), self.variables.lookup)
-        path, document = service.file, service.document
+
+        path = service.file
+        document = service.document
+        file = fill_in(child(extends, "file"), lookup)
         if file is not None:
+            # Relative to the file that names it, which may be an extended one itself.
             path = posixpath.normpath(posixpath.join(posixpath.dirname(service.file), file))
-            source = self.text(path, node.span, "the extended file", required=True)
-            read = read_yaml(source) if source is not None else None
-            self.files.diagnostics.extend(read.diagnostics if read is not None else ())
-            if read is None or read.value is None:
+            source = self.text(path, node.span, "the extended file", is_required=True)
+            if source is None:
                 return None
-            document = read.value
+
+            extended_file = read_yaml(source)
+            self.files.diagnostics.extend(extended_file.diagnostics)
+            if extended_file.value is None:
+                return None
+            document = extended_file.value
+
         body = child(document, "services", name)
-        return (
-            ComposeService(path, name, body, document, node.span)
-            if isinstance(body, MapNode)
-            else None
-        )
+        if not isinstance(body, MapNode):
+            return None
+        return ComposeService(path, name, body, document, node.span)
 
 
 @dataclass(frozen=True)
@@ -345,7 +375,8 @@ class Container:
             yield from self._key_inputs(entry)
 
     def _key_inputs(self, entry: Entry) -> Iterator[LeakInput]:
-        lookup, node = self.collection.variables.lookup, entry.value
+        lookup = self.collection.variables.lookup
+        node = entry.value
         match entry.key.text:
             case "x-claw" | "extends":
                 return
@@ -360,88 +391,112 @@ class Container:
             case key:
                 yield from text_inputs(f"'{key}'", node, lookup, self.notes)
                 if key in _HOOKS:
-                    for hook in items_of(node):
-                        environment = child(hook, "environment")
-                        yield from variable_inputs(
-                            f"the environment of '{key}'", environment, lookup, self.notes
-                        )
+                    yield from self._hook_inputs(key, node)
+
+    def _hook_inputs(self, key: str, node: Node) -> Iterator[LeakInput]:
+        """Yield the variables of each hook, whose values came already: here they have names."""
+        what = f"the environment of '{key}'"
+        lookup = self.collection.variables.lookup
+        for hook in items_of(node):
+            yield from variable_inputs(what, child(hook, "environment"), lookup, self.notes)
+
+    def _taken_at(self, span: Span) -> tuple[Note, ...]:
+        note = Note(hide_line(span), f"{self.agent.name.text} takes it here")
+        return (*self.notes, note)
 
     def _env_file_inputs(self, node: Node) -> Iterator[LeakInput]:
+        """Yield the variables of ``env_file``.
+
+        It is a path, or a list of paths and of ``{path, required, format}``.
+        """
+        lookup = self.collection.variables.lookup
         for item in node.items if isinstance(node, ListNode) else (node,):
             named_by = item.value("path") if isinstance(item, MapNode) else item
-            path = fill_in(named_by, self.collection.variables.lookup)
+            path = fill_in(named_by, lookup)
             if path is None or named_by is None or self._is_its_own(path):
                 continue
-            required = fill_in(child(item, "required"), self.collection.variables.lookup)
-            is_raw = fill_in(child(item, "format"), self.collection.variables.lookup) == "raw"
-            source = self._text(path, named_by, "the env_file", required=required != "false")
+
+            is_required = fill_in(child(item, "required"), lookup) != "false"
+            is_raw = fill_in(child(item, "format"), lookup) == "raw"
+            source = self._text(path, named_by, "the env_file", is_required=is_required)
             if source is not None:
-                notes = (
-                    *self.notes,
-                    Note(hide_line(named_by.span), f"{self.agent.name.text} takes it here"),
-                )
-                yield from self._assignments(source, notes, is_raw=is_raw)
+                yield from self._assignments(source, self._taken_at(named_by.span), is_raw=is_raw)
 
     def _is_its_own(self, path: str) -> bool:
         """Return whether the compiler writes this file for this agent: it may not be there yet."""
+        if self.agent.count != 1:
+            return False
+
         own = f"{_RUNTIME}/agents/{self.agent.name.text}/env"
-        return (
-            self.agent.count == 1
-            and posixpath.normpath(posixpath.join(self.directory, path)) == own
-        )
+        return posixpath.normpath(posixpath.join(self.directory, path)) == own
 
     def _assignments(
         self, source: Source, notes: tuple[Note, ...], *, is_raw: bool
     ) -> Iterator[LeakInput]:
+        """Yield the variables of an env file.
+
+        A name without a value takes it from the environment.
+        """
         variables = self.collection.variables
         if is_raw:
-            lines = (
-                (number, line.strip())
-                for number, line in enumerate(source.text.split("\n"), start=1)
-            )
-            parts = (
-                (number, line.partition("=")) for number, line in lines if line[:1] not in {"", "#"}
-            )
-            assigned = tuple(
-                Assignment(name, value if sign else None, number)
-                for number, (name, sign, value) in parts
-            )
+            assignments = tuple(_raw_assignments(source.text))
         else:
-            read = read_env_file(source, {**variables.dotenv, **variables.environ})
-            self.collection.files.diagnostics.extend(read.diagnostics)
-            assigned = read.value or ()
-        for each in assigned:
-            at = Span(source.file, each.line, 1, 1 + len(each.name))
-            refers = references(each.written) if each.value is not None else (each.name,)
-            value = each.value if each.value is not None else variables.lookup(each.name) or ""
+            file_result = read_env_file(source, {**variables.dotenv, **variables.environ})
+            self.collection.files.diagnostics.extend(file_result.diagnostics)
+            assignments = file_result.value or ()
+
+        for each in assignments:
+            if each.value is not None:
+                value = each.value
+                refers = references(each.written)
+            else:
+                value = variables.lookup(each.name) or ""
+                refers = (each.name,)
             yield LeakInput(
-                f"{each.name} in the env_file", at, value, "variable", each.name, refers, notes
+                what=f"{each.name} in the env_file",
+                at=Span(source.file, each.line, 1, 1 + len(each.name)),
+                text=value,
+                kind="variable",
+                name=each.name,
+                refers=refers,
+                notes=notes,
             )
 
     def _secret_inputs(self, section: str, node: Node) -> Iterator[LeakInput]:
-        """Yield secrets or configs, as the pod declares them; of an external one
-        nothing is known.
+        """Yield secrets or configs, as the pod declares them.
+
+        Of an external one nothing is known.
         """
-        lookup = self.collection.variables.lookup
         for name in mounted_names(node):
-            declared = child(self.collection.pod.document, section, name.text)
+            declaration = child(self.collection.pod.document, section, name.text)
             what = f"the {section[:-1]} '{name.text}'"
-            notes = (
-                *self.notes,
-                Note(hide_line(name.span), f"{self.agent.name.text} takes it here"),
-            )
-            for key, value in ((each.key.text, each.value) for each in entries_of(declared)):
-                if key == "environment" and (variable := fill_in(value, lookup)) is not None:
-                    held = lookup(variable) or ""
-                    yield LeakInput(
-                        what, hide_line(value.span), held, "variable", variable, (variable,), notes
-                    )
-                elif key == "content":
-                    yield from text_inputs(what, value, lookup, notes)
-                elif key == "file" and (path := fill_in(value, lookup)) is not None:
-                    yield from self.collection.exposed(Exposure(value.span, path), notes, what)
+            for entry in entries_of(declaration):
+                yield from self._declared_inputs(what, entry, self._taken_at(name.span))
+
+    def _declared_inputs(
+        self, what: str, entry: Entry, notes: tuple[Note, ...]
+    ) -> Iterator[LeakInput]:
+        """Yield the content of a secret or config: a variable, a file, or a text of the pod."""
+        lookup = self.collection.variables.lookup
+        value = entry.value
+        match entry.key.text:
+            case "environment" if (variable := fill_in(value, lookup)) is not None:
+                yield LeakInput(
+                    what=what,
+                    at=hide_line(value.span),
+                    text=lookup(variable) or "",
+                    kind="variable",
+                    name=variable,
+                    refers=(variable,),
+                    notes=notes,
+                )
+            case "content":
+                yield from text_inputs(what, value, lookup, notes)
+            case "file" if (path := fill_in(value, lookup)) is not None:
+                yield from self.collection.exposed(Exposure(value.span, path), notes, what)
 
     def _build_inputs(self, node: Node) -> Iterator[LeakInput]:
+        """Yield the keys of a build, and its Dockerfile: who has the image can read them."""
         lookup = self.collection.variables.lookup
         for entry in entries_of(node):
             match entry.key.text:
@@ -451,21 +506,38 @@ class Container:
                     yield from self._secret_inputs("secrets", entry.value)
                 case key:
                     yield from text_inputs(f"'build.{key}'", entry.value, lookup, self.notes)
+
         source = dockerfile(node, self.collection.files, lookup, self.directory)
         if source is None:
             return
+
+        # An inline one is a value of the pod file, which came with the keys.
         inline = child(node, "dockerfile_inline")
         if inline is None:
             yield file_input("the Dockerfile", source, "text", self.notes)
         for name, value in declared_variables(source):
-            at = hide_line(value.span if inline is None else inline.span)
-            refers = references(value.text)
             yield LeakInput(
-                f"{name} in the Dockerfile", at, value.text, "variable", name, refers, self.notes
+                what=f"{name} in the Dockerfile",
+                at=hide_line(value.span if inline is None else inline.span),
+                text=value.text,
+                kind="variable",
+                name=name,
+                refers=references(value.text),
+                notes=self.notes,
             )
 
-    def _text(self, path: str, node: Node, what: str, *, required: bool) -> Source | None:
-        whole = posixpath.normpath(
-            posixpath.join(self.directory, expand_home(path, self.collection.variables.lookup))
-        )
-        return self.collection.text(whole, node.span, what, required=required)
+    def _text(self, path: str, node: Node, what: str, *, is_required: bool) -> Source | None:
+        expanded_path = expand_home(path, self.collection.variables.lookup)
+        from_pod = posixpath.normpath(posixpath.join(self.directory, expanded_path))
+        return self.collection.text(from_pod, node.span, what, is_required=is_required)
+
+
+def _raw_assignments(text: str) -> Iterator[Assignment]:
+    """Yield the lines of an env file with ``format: raw``: nothing is quoted or filled in."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        stripped = line.strip()
+        if not stripped or stripped.startswith("#"):
+            continue
+
+        name, sign, value = stripped.partition("=")
+        yield Assignment(name, value if sign else None, number)

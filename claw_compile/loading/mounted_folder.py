@@ -1,13 +1,13 @@
 """The small files of a folder that an agent gets, read within bounds.
 
-    what is listed          20,000 entries, 8 folders deep; no folder of more than 200,000 entries, and no other file system
-    what is read            2,000 regular files of up to 256 KiB each, 8 MiB together
-    what is read first      files whose names tell of credentials, then the others by their paths
+    listed        20,000 entries, 8 folders deep; no folder of more than 200,000 entries, and no
+                  other file system
+    read          2,000 regular files of up to 256 KiB each, 8 MiB together
+    read first    files whose names tell of credentials, then the others by their paths
 
 Links are not followed: one that leads out of the folder leads elsewhere in the container, and what
 it leads to within the folder is read there. Everything is in the order of the names, so that equal
-folders give equal results. What was not looked at is said in words, because a secret may stand
-there.
+folders give equal results. What was not looked at is said in words, because it may hold a secret.
 """
 
 import os
@@ -28,7 +28,8 @@ MAX_FILE_BYTES = 256 * 1024
 MAX_BYTES = 8 * 1024 * 1024
 
 _LIKELY = re.compile(
-    r"\.?env(\..*)?|.*\.env|.*\.(key|pem|secret|token)|\.?(netrc|npmrc|pypirc|credentials|secrets)(\..*)?"
+    r"\.?env(\..*)?|.*\.env|.*\.(key|pem|secret|token)"
+    r"|\.?(netrc|npmrc|pypirc|credentials|secrets)(\..*)?"
     r"|.*(api[-_]?key|credential|secret|token).*",
     re.IGNORECASE,
 )
@@ -48,7 +49,7 @@ class FolderFile:
 
 @dataclass(frozen=True)
 class FolderContent:
-    """``unread`` says in words what was not looked at; () if all was."""
+    """``unread`` says in words what was not looked at; () if everything was."""
 
     files: tuple[FolderFile, ...]
     unread: tuple[str, ...]
@@ -71,15 +72,17 @@ def read_folder(folder: Path) -> FolderContent:
     listing = _list_files(root)
     paths = sorted(listing.sizes, key=lambda path: (not _is_likely(path), path))
     files: list[FolderFile] = []
-    too_large, unreadable = 0, 0
-    left = MAX_BYTES
+    too_large = 0
+    unreadable = 0
+    bytes_left = MAX_BYTES
 
     for number, path in enumerate(paths):
         size = listing.sizes[path]
         if size > MAX_FILE_BYTES:
             too_large += 1
             continue
-        if len(files) == MAX_FILES or size > left:
+
+        if len(files) == MAX_FILES or size > bytes_left:
             rest = len(paths) - number
             unread = (*listing.unread, f"{rest} files behind the first {len(files)}")
             return FolderContent(tuple(files), (*unread, *_count_unread(too_large, unreadable)))
@@ -88,7 +91,9 @@ def read_folder(folder: Path) -> FolderContent:
         if data is None:
             unreadable += 1
             continue
-        left -= len(data)
+
+        bytes_left -= len(data)
+        # Any bytes are searched: a secret may be in a file that is no text.
         files.append(FolderFile(path, data.decode("utf-8-sig", errors="replace")))
 
     return FolderContent(tuple(files), (*listing.unread, *_count_unread(too_large, unreadable)))
@@ -110,16 +115,15 @@ def _list_files(root: Path) -> _Listing:
     sizes: dict[str, int] = {}
     unread: dict[str, None] = {}
     device = _device(root)
-    waiting = deque([("", 0)])
+    queue = deque([("", 0)])
     count = 0
 
-    while waiting:
-        path, depth = waiting.popleft()
+    while queue:
+        path, depth = queue.popleft()
         entries = _entries(root / path)
         if entries is None:
-            unread[f"folders of more than {MAX_ENTRIES_OF_ONE} entries, or that can't be read"] = (
-                None
-            )
+            reason = f"folders of more than {MAX_ENTRIES_OF_ONE} entries, or that can't be read"
+            unread[reason] = None
             continue
 
         for entry in entries:
@@ -128,24 +132,30 @@ def _list_files(root: Path) -> _Listing:
                 return _Listing(sizes, tuple(unread))
             count += 1
 
-            inside = f"{path}/{entry.name}" if path else entry.name
             status = _status(entry)
             if status is None:
                 continue
+
+            inside = f"{path}/{entry.name}" if path else entry.name
+            is_folder = stat.S_ISDIR(status.st_mode)
             if stat.S_ISREG(status.st_mode) and status.st_size:
                 sizes[inside] = status.st_size
-            elif stat.S_ISDIR(status.st_mode) and status.st_dev != device:
+            elif is_folder and status.st_dev != device:
+                # A network share may be slow without bounds, and /proc is never the same twice.
                 unread["other file systems in it"] = None
-            elif stat.S_ISDIR(status.st_mode) and depth + 1 > MAX_DEPTH:
+            elif is_folder and depth + 1 > MAX_DEPTH:
                 unread[f"folders more than {MAX_DEPTH} deep"] = None
-            elif stat.S_ISDIR(status.st_mode):
-                waiting.append((inside, depth + 1))
+            elif is_folder:
+                queue.append((inside, depth + 1))
 
     return _Listing(sizes, tuple(unread))
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]] | None:
-    """Return a folder's entries, those with likely names first; None if there are too many."""
+    """Return a folder's entries, those with likely names first.
+
+    Return None if there are too many, or the folder can't be read.
+    """
     try:
         with os.scandir(folder) as listing:
             entries = list(islice(listing, MAX_ENTRIES_OF_ONE + 1))
@@ -170,14 +180,16 @@ def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
 
 
 def _read(path: Path) -> bytes | None:
-    """Return a regular file's bytes; None for one that can't be read, or has become
-    something else.
+    """Return a regular file's bytes.
+
+    Return None for one that can't be read, or has become something else.
     """
     try:
-        # Another process may have put a pipe or a link in its place.
+        # Another process may have put a pipe or a link in its place since it was listed.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return None
+
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return None

@@ -1,9 +1,11 @@
-"""Paths that no agent may get: the compiled tree, the master secret, ``.env``, files of secrets,
-the proxy's own files.
+"""Paths that no agent may get.
 
-A path is judged by where it leads, after symlinks; one of a directory above brings all that is
-below it. Paths are given by mounts, volumes that are bound to a path, ``volumes_from``, watched
-directories, contexts of a build, secrets and configs.
+They are the compiled tree, the master secret, ``.env``, files of secrets, and the proxy's own
+files.
+
+Rules. A path is judged by where it leads, after symlinks; a directory brings everything below it.
+Paths are given by mounts, volumes that are bound to a path, ``volumes_from``, watched directories,
+contexts of a build, secrets and configs.
 """
 
 import os
@@ -22,27 +24,38 @@ from claw_compile.parsing.environment import Lookup, interpolate
 from claw_compile.parsing.node import MapNode, Node, ScalarNode, child, entries_of, items_of
 
 _PRIVATE = (".claw-runtime", ".claw-master", ".claw-ca/private", ".env")
-_FOR_AGENTS = "claw"  # ``.claw-runtime/agents/<id>/claw`` holds what an agent may read
+_FOR_AGENTS = "claw"  # ``.claw-runtime/agents/<id>/claw`` holds what that agent may read
 _PROXY = "cllama"
 _PROXY_VOLUME = re.compile(r"(.*[_-])?claw-(history|state)", re.DOTALL)
 _PROXY_SECRET = re.compile(r"claw-.*", re.DOTALL)
 _HOST_DIRECTORIES = {
-    *("/", "/dev", "/etc", "/proc", "/root", "/run", "/sys"),
-    *("/var", "/var/lib", "/var/lib/docker", "/var/run"),
+    "/",
+    "/dev",
+    "/etc",
+    "/proc",
+    "/root",
+    "/run",
+    "/sys",
+    "/var",
+    "/var/lib",
+    "/var/lib/docker",
+    "/var/run",
 }
 
 
 @dataclass(frozen=True)
 class ComposeService:
-    """A service as one file has it: the ``file`` ("" for the pod's own), its name
-    there, and the place that names it.
+    """A service as one file has it.
+
+    ``file`` is "" for the pod's own. ``name`` is the service's name there, and ``named_at`` the
+    place that names it.
     """
 
     file: str
     name: str
     body: MapNode
     document: MapNode
-    said: Span
+    named_at: Span
 
     @property
     def directory(self) -> str:
@@ -55,11 +68,12 @@ type Ancestry = Callable[[ComposeService], Iterable[ComposeService]]
 
 @dataclass(frozen=True)
 class Exposure:
-    """Something that a container gets. ``path``: of the host, from ``directory``.
+    """Something that a container gets, at the place ``at`` of the pod file.
 
-    ``name``: of what is the proxy's.
+    It is either a ``path`` of the host, or something of the proxy's, which ``name`` describes.
 
-    ``with_below``: all that is below the path is given too, whatever .dockerignore says.
+    A path is relative to ``directory``, itself relative to the pod's. ``with_below``: everything
+    below the path is given, too; a build leaves out what .dockerignore says.
     """
 
     at: Span
@@ -91,8 +105,9 @@ class PrivatePaths:
                 yield self._volume(surface.target, surface.span)
 
     def check_service(self, service: ComposeService) -> Iterator[Diagnostic]:
-        """Yield an error for every key of an agent's service, or of one that it
-        extends, that leads to what is private.
+        """Yield an error for every key of a service that leads to what is private.
+
+        The service is an agent's, or one that it extends.
         """
         contexts = self._build_contexts(service)
         secrets = self._mounted_secrets(service.body)
@@ -102,48 +117,57 @@ class PrivatePaths:
     def folders(self, service: ComposeService) -> Iterator[Exposure]:
         """Yield the files and folders that a service's own keys put into its container, whole."""
         yield from self._mounts(service, frozenset())
+
         for item in items_of(child(service.body, "develop", "watch")):
-            node, action = child(item, "path"), fill_in(child(item, "action"), self.lookup)
+            node = child(item, "path")
+            action = fill_in(child(item, "action"), self.lookup)
+            # "sync" and "sync+restart" copy files into the container; "rebuild" does not.
             if node is not None and action is not None and action.startswith("sync"):
-                yield Exposure(
-                    node.span, fill_in(node, self.lookup) or "", directory=service.directory
-                )
+                path = fill_in(node, self.lookup) or ""
+                yield Exposure(node.span, path, directory=service.directory)
 
     def is_refused(self, exposure: Exposure) -> bool:
-        """Return whether the whole of it is reported already: it is private, or a
-        directory of the host's own.
+        """Return whether the whole exposure is reported already.
+
+        It is if it is private, or a directory of the host's own.
         """
         return host_directory(exposure.path) is not None or any(self._check(exposure))
 
     def path(self, exposure: Exposure) -> str:
         """Return the path of an exposure from the pod's directory."""
-        return posixpath.normpath(
-            posixpath.join(exposure.directory, expand_home(exposure.path, self.lookup))
-        )
+        path = expand_home(exposure.path, self.lookup)
+        return posixpath.normpath(posixpath.join(exposure.directory, path))
 
     def _check(self, exposure: Exposure) -> Iterator[Diagnostic]:
         if exposure.name:
             yield codes.PRIVATE_MOUNT.at(exposure.at, f"this gives the agent {exposure.name}")
-        elif exposure.path:
-            target = _real(self.files.root / self.path(exposure))
-            secrets = (
-                secret.reference.text for secret in self.pod.secrets if secret.source == "file"
-            )
-            names = (*_PRIVATE, *secrets)
-            places = (
-                (name, _real(self.files.root / expand_home(name, self.lookup))) for name in names
-            )
-            held = next((name for name, place in places if _exposes(target, place)), None)
-            if held is not None and (
-                exposure.with_below or target.is_relative_to(_real(self.files.root / held))
-            ):
-                yield codes.PRIVATE_MOUNT.at(
-                    exposure.at, f"this mount gives the agent {quote(held)}"
-                )
+            return
+        if not exposure.path:
+            return
+
+        target = _real(self.files.root / self.path(exposure))
+        private = self._find_private(target)
+        if private is None:
+            return
+
+        # A build context above a private path need not send it: .dockerignore may leave it out.
+        leads_into = target.is_relative_to(_real(self.files.root / private))
+        if exposure.with_below or leads_into:
+            message = f"this mount gives the agent {quote(private)}"
+            yield codes.PRIVATE_MOUNT.at(exposure.at, message)
+
+    def _find_private(self, target: Path) -> str | None:
+        """Return the first private path that ``target`` exposes, as it is written; else None."""
+        secrets = [each.reference.text for each in self.pod.secrets if each.source == "file"]
+        for name in (*_PRIVATE, *secrets):
+            if _exposes(target, _real(self.files.root / expand_home(name, self.lookup))):
+                return name
+        return None
 
     def _mounts(self, service: ComposeService, seen: frozenset[str]) -> Iterator[Exposure]:
         for item in items_of(service.body.value("volumes")):
-            if (path := bind_source(item, self.lookup)) is not None:
+            path = bind_source(item, self.lookup)
+            if path is not None:
                 yield Exposure(item.span, path, directory=service.directory)
             else:
                 yield self._volume(_volume_source(item, self.lookup), item.span)
@@ -154,91 +178,104 @@ class PrivatePaths:
     def _volumes_from(
         self, item: Node, service: ComposeService, seen: frozenset[str]
     ) -> Iterator[Exposure]:
+        """Yield what another service mounts; ``seen`` ends a circle of such services."""
         text = fill_in(item, self.lookup) or ""
         name = text.partition(":")[0]
-        if name in {_PROXY, "container"}:
-            what = (
-                "the volumes of its proxy"
-                if name == _PROXY
-                else f"the volumes of {quote(text)}, whatever they are"
-            )
+        if name == _PROXY:
+            yield Exposure(item.span, name="the volumes of its proxy")
+            return
+        if name == "container":
+            # A container outside of the pod, which can't be seen here.
+            what = f"the volumes of {quote(text)}, whatever they are"
             yield Exposure(item.span, name=what)
             return
 
         body = child(service.document, "services", name)
         if name in seen or not isinstance(body, MapNode):
             return
+
         target = ComposeService(service.file, name, body, service.document, item.span)
         for each in self.ancestry(target):
             for exposure in self._mounts(each, seen | {name}):
+                # The agent's own key is the mistake, not the mount of the other service.
                 yield replace(exposure, at=item.span)
 
     def _volume(self, name: str, at: Span) -> Exposure:
-        declared = child(self.pod.document, "volumes", name)
-        if _PROXY_VOLUME.fullmatch(fill_in(child(declared, "name"), self.lookup) or name):
+        """Return what a named volume gives: a volume of the proxy, or the path it is bound to."""
+        declaration = child(self.pod.document, "volumes", name)
+        name_in_docker = fill_in(child(declaration, "name"), self.lookup) or name
+        if _PROXY_VOLUME.fullmatch(name_in_docker):
             return Exposure(at, name=f"{quote(name)}, a volume of its proxy")
-        return Exposure(at, fill_in(child(declared, "driver_opts", "device"), self.lookup) or "")
+
+        device = fill_in(child(declaration, "driver_opts", "device"), self.lookup) or ""
+        return Exposure(at, device)
 
     def _processes(self, service: ComposeService) -> Iterator[Exposure]:
         node = service.body.value("pid")
         pid = fill_in(node, self.lookup) or ""
         if node is not None and pid.startswith(("service:", "container:")):
-            # Their environment stands in /proc.
+            # In /proc everybody with the same user reads their environment.
             yield Exposure(node.span, name=f"the processes of {quote(pid)}, and their environment")
 
     def _build_contexts(self, service: ComposeService) -> Iterator[Exposure]:
-        contexts = child(service.body, "build", "additional_contexts")
-        named = [
-            (entry.value, fill_in(entry.value, self.lookup) or "") for entry in entries_of(contexts)
+        """Yield the additional contexts of a build: a mapping, or a list of ``name=context``."""
+        node = child(service.body, "build", "additional_contexts")
+        contexts = [
+            (entry.value, fill_in(entry.value, self.lookup) or "") for entry in entries_of(node)
         ]
-        listed = [
-            (item, (fill_in(item, self.lookup) or "").partition("=")[2])
-            for item in items_of(contexts)
-        ]
-        for node, context in (*named, *listed):
-            yield Exposure(
-                node.span, _local(context), with_below=False, directory=service.directory
-            )
+        for item in items_of(node):
+            text = fill_in(item, self.lookup) or ""
+            contexts.append((item, text.partition("=")[2]))
+
+        for each, context in contexts:
+            path = _local(context)
+            yield Exposure(each.span, path, with_below=False, directory=service.directory)
 
     def _mounted_secrets(self, body: MapNode) -> Iterator[Exposure]:
-        mounted = (
-            *(
-                ("secrets", name)
-                for node in (body, body.value("build"))
-                for name in mounted_names(child(node, "secrets"))
-            ),
-            *(("configs", name) for name in mounted_names(body.value("configs"))),
-        )
-        for section, name in mounted:
-            declared = child(self.pod.document, section, name.text)
-            if isinstance(declared, MapNode):
-                yield Exposure(name.span, fill_in(declared.value("file"), self.lookup) or "")
+        """Yield the files of secrets and configs, of the service and of its build."""
+        mounts: list[tuple[str, ScalarNode]] = []
+        for node in (body, body.value("build")):
+            mounts += [("secrets", name) for name in mounted_names(child(node, "secrets"))]
+        mounts += [("configs", name) for name in mounted_names(body.value("configs"))]
+
+        for section, name in mounts:
+            declaration = child(self.pod.document, section, name.text)
+            if isinstance(declaration, MapNode):
+                yield Exposure(name.span, fill_in(declaration.value("file"), self.lookup) or "")
             elif section == "secrets" and _PROXY_SECRET.fullmatch(name.text):
+                # The pod file does not declare it, but the compiler will, under this name.
                 yield Exposure(name.span, name=f"{quote(name.text)}, a secret of its proxy")
 
 
 def host_directory(path: str) -> str | None:
-    """Return the path of a directory of the host's own, such as ``/etc``; None for
-    any other path.
-    """
-    plain = "/" + "/".join(part for part in path.split("/") if part not in {"", "."})
-    return plain if path.startswith("/") and plain in _HOST_DIRECTORIES else None
+    """Return the path if it is a directory of the host's own, such as ``/etc``; else None."""
+    if not path.startswith("/"):
+        return None
+
+    parts = [part for part in path.split("/") if part not in {"", "."}]
+    plain = "/" + "/".join(parts)
+    return plain if plain in _HOST_DIRECTORIES else None
 
 
 def _local(context: str) -> str:
-    """Return the directory that a build context is; "" for an image, a service, or
-    another machine.
+    """Return the directory that a build context is.
+
+    Return "" for an image, a service, or another machine.
     """
     return "" if "://" in context else context
 
 
 def _exposes(target: Path, private: Path) -> bool:
+    """Return whether a mount of ``target`` gives the private path, or a part of it."""
     if private.is_relative_to(target):
         return True
     if not target.is_relative_to(private):
         return False
+
+    # Below ``.claw-runtime`` the directory of what an agent may read is not private.
     inside = target.relative_to(private).parts
-    return not (inside[:1] == ("agents",) and inside[2:3] == (_FOR_AGENTS,))
+    is_for_agents = inside[:1] == ("agents",) and inside[2:3] == (_FOR_AGENTS,)
+    return not is_for_agents
 
 
 def _real(path: Path) -> Path:
@@ -249,25 +286,29 @@ def _real(path: Path) -> Path:
 
 
 def expand_home(path: str, lookup: Lookup) -> str:
-    """Expand ``~`` as Compose does: the home of who runs it."""
+    """Expand ``~`` as Compose does: it is the home of the user who runs Compose."""
     home = lookup("HOME")
-    return home + path[1:] if home and (path == "~" or path.startswith("~/")) else path
+    if home and (path == "~" or path.startswith("~/")):
+        return home + path[1:]
+    return path
 
 
 def bind_source(item: Node, lookup: Lookup) -> str | None:
     """Return the host path of a volume, short form or long; None for a named volume."""
     if isinstance(item, MapNode):
-        kind, source = item.value("type"), item.value("source")
+        kind = item.value("type")
+        source = item.value("source")
         is_bind = isinstance(kind, ScalarNode) and kind.text == "bind"
-        return (
-            interpolate(source.text, lookup).text or None
-            if is_bind and isinstance(source, ScalarNode)
-            else None
-        )
+        if not is_bind or not isinstance(source, ScalarNode):
+            return None
+        return interpolate(source.text, lookup).text or None
+
     if not isinstance(item, ScalarNode):
         return None
-    source_text, colon, _ = interpolate(item.text, lookup).text.partition(":")
-    return source_text if colon and source_text.startswith((".", "/", "~")) else None
+
+    path, colon, _ = interpolate(item.text, lookup).text.partition(":")
+    # Compose takes a source for a path if it begins like one.
+    return path if colon and path.startswith((".", "/", "~")) else None
 
 
 def _volume_source(item: Node, lookup: Lookup) -> str:

@@ -1,13 +1,15 @@
-"""CLAWDAPUS.md, the page that tells an agent about its pod, and its runner's environment
-(docs/spec/compile.md "Output").
+"""CLAWDAPUS.md, the page that tells an agent about its pod, and its runner's environment.
 
-Rules. The page holds no credential, and of a service that declares tools nothing but its name and
-what it is for: no endpoint, no address, whether the agent has a grant or not. In
+Specification: docs/spec/compile.md "Output".
+
+Rules. The page holds no credential. Of a service that declares tools it says only the name and what
+it is for: no endpoint and no address, whether the agent has a grant or not. In
 ``agents/<agent-id>/env`` the token is the runner's only credential:
 
     base-url      the base URL for each SDK's way of saying it, and the token as the API key
     proxy         HTTPS_PROXY, the pod's CA, and the token as the API key
-    transparent   the pod's CA, and the token as the API key: the names of the providers lead to the proxy
+    transparent   the pod's CA, and the token as the API key: the names of the providers
+                  lead to the proxy
 
 With ``delivery: native`` the client's configuration is beside the page (``mcp_client``), and the
 broker is at the base URL.
@@ -49,18 +51,21 @@ _SURFACES = {
 
 
 def page(agent: ProjectedAgent) -> str:
-    """Return the whole page, each section only where there is something to say."""
-    feeds = (
+    """Return the whole page; a section with nothing to say is left out."""
+    feeds = [
         f"- `{feed.name}` (from {feed.service}){_about(feed.description)}"
         for feed in agent.agent.feeds
-    )
-    skills = (
+    ]
+    skills = [
         f"- `{SKILLS}/{skill.name}`{_about(skill.description)}" for skill in agent.agent.skills
-    )
+    ]
+    # An agent may name one surface twice.
+    surfaces = dict.fromkeys(_surfaces(agent))
+
     sections = (
         "# CLAWDAPUS.md\n\nWhat this pod gives you. The compiler writes this page.",
         _section("Identity", "", _identity(agent)),
-        _section("Surfaces", "What you reach yourself.", dict.fromkeys(_surfaces(agent))),
+        _section("Surfaces", "What you reach yourself.", surfaces),
         _section("Feeds", "They are put before you with every request; you fetch nothing.", feeds),
         _section("Skills", "Read one before you do what it is about.", skills),
         _section("Memory", "", _memory(agent)),
@@ -70,8 +75,13 @@ def page(agent: ProjectedAgent) -> str:
 
 
 def _section(title: str, intro: str, lines: Iterable[str]) -> str:
+    """Return a section; "" without lines."""
     text = "\n".join(lines)
-    return "\n\n".join(part for part in (f"## {title}", intro, text) if part) if text else ""
+    if not text:
+        return ""
+
+    parts = (f"## {title}", intro, text)
+    return "\n\n".join(part for part in parts if part)
 
 
 def _identity(agent: ProjectedAgent) -> Iterator[str]:
@@ -83,35 +93,41 @@ def _identity(agent: ProjectedAgent) -> Iterator[str]:
 
 
 def _surfaces(agent: ProjectedAgent) -> Iterator[str]:
-    for reached in agent.reached:
-        address = f" at {reached.address}" if reached.address else ""
-        line = f"- the service `{reached.service}`{address}{_about(reached.description)}"
+    for service in agent.reached:
+        address = f" at {service.address}" if service.address else ""
+        line = f"- the service `{service.service}`{address}{_about(service.description)}"
         endpoints = [
             f"  - {each.method.upper()} {each.path}{_about(each.description)}"
-            for each in reached.endpoints
+            for each in service.endpoints
         ]
         yield "\n".join([line, *endpoints])
+
     for surface in agent.agent.surfaces:
-        if surface.scheme != "service":
-            target = f" `{surface.target}`" if surface.target else ""
-            mode = f", {surface.mode}" if surface.mode else ""
-            yield f"- {_SURFACES[surface.scheme]}{target}{mode}"
+        if surface.scheme == "service":
+            continue
+
+        target = f" `{surface.target}`" if surface.target else ""
+        mode = f", {surface.mode}" if surface.mode else ""
+        yield f"- {_SURFACES[surface.scheme]}{target}{mode}"
 
 
 def _memory(agent: ProjectedAgent) -> Iterator[str]:
-    if agent.memory is not None:
-        verbs = [
-            verb
-            for verb, path in (("recalls", agent.memory.recall), ("retains", agent.memory.retain))
-            if path
-        ]
-        yield (
-            f"- `{agent.memory.service}` {' and '.join(verbs)} for you, with every request; "
-            "you call nothing."
-        )
+    if agent.memory is None:
+        return
+
+    verbs: list[str] = []
+    if agent.memory.recall:
+        verbs.append("recalls")
+    if agent.memory.retain:
+        verbs.append("retains")
+    yield (
+        f"- `{agent.memory.service}` {' and '.join(verbs)} for you, with every request; "
+        "you call nothing."
+    )
 
 
 def _calls(agent: ProjectedAgent) -> str:
+    """Return how the tools are called: by the runner's MCP client, or in the model's answer."""
     if agent.agent.delivery == "native" and agent.manifest is not None:
         server = server_name(agent.manifest)
         return (
@@ -122,21 +138,24 @@ def _calls(agent: ProjectedAgent) -> str:
 
 
 def _tools(agent: ProjectedAgent) -> Iterator[str]:
-    if agent.manifest is not None:
-        presented = assign_aliases(tool.name for tool in agent.manifest.tools)
-        yield from (
-            f"- `{presented[tool.name]}`{_about(tool.description)}" for tool in agent.manifest.tools
-        )
+    if agent.manifest is None:
+        return
+
+    aliases = assign_aliases(tool.name for tool in agent.manifest.tools)
+    for tool in agent.manifest.tools:
+        yield f"- `{aliases[tool.name]}`{_about(tool.description)}"
 
 
 def _about(description: str) -> str:
+    """Return a description on one line: a line of its own could pass for one of this page's."""
     text = " ".join(description.split())
     return f": {text}" if text else ""
 
 
 def mcp_files(agent: ProjectedAgent) -> Mapping[str, bytes]:
-    """Return path → content of the configuration of the agent's MCP client; nothing
-    for mediated tools.
+    """Return path → content of the configuration of the agent's MCP client.
+
+    It is empty for mediated tools.
     """
     if agent.manifest is None:
         return {}
@@ -152,10 +171,6 @@ def runner_env(agent: Agent, token: Secret) -> bytes:
 
 
 def _variables(agent: Agent, token: str) -> dict[str, str]:
-    # Codex takes OPENAI_API_KEY by a login only; without a base URL it would send none.
-    keys = dict.fromkeys(
-        ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "CODEX_API_KEY", "CLLAMA_TOKEN"), token
-    )
     match agent.mode:
         case "base-url":
             return {
@@ -166,24 +181,30 @@ def _variables(agent: Agent, token: str) -> dict[str, str]:
                 "CLLAMA_TOKEN": token,
             }
         case "proxy":
-            # Services that it has a surface on are not asked through the proxy. Without the last,
-            # Node's fetch goes past it.
-            beside = sorted(
-                {surface.target for surface in agent.surfaces if surface.scheme == "service"}
-            )
-            direct = ",".join(("localhost", "127.0.0.1", "::1", PROXY, *beside))
-            proxied = dict.fromkeys(
-                ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"), PROXY_URL
-            )
-            return (
-                keys
-                | proxied
-                | {"NO_PROXY": direct, "no_proxy": direct, "NODE_USE_ENV_PROXY": "1"}
-                | _trust()
-            )
+            return _keys(token) | _proxy_variables(agent) | _trust()
         case "transparent":
-            return keys | _trust()
+            return _keys(token) | _trust()
     assert_never(agent.mode)
+
+
+def _keys(token: str) -> dict[str, str]:
+    # Codex takes OPENAI_API_KEY by a login only; without a base URL it would send none.
+    names = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "CODEX_API_KEY", "CLLAMA_TOKEN")
+    return dict.fromkeys(names, token)
+
+
+def _proxy_variables(agent: Agent) -> dict[str, str]:
+    """Return the variables of a forward proxy, in upper and in lower case.
+
+    curl reads ``http_proxy`` only in lower case, other programs read only the upper one.
+    """
+    # Services that it has a surface on are not asked through the proxy.
+    services = sorted({each.target for each in agent.surfaces if each.scheme == "service"})
+    direct = ",".join(("localhost", "127.0.0.1", "::1", PROXY, *services))
+
+    addresses = dict.fromkeys(("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"), PROXY_URL)
+    # Without the last one Node's fetch goes past the proxy.
+    return addresses | {"NO_PROXY": direct, "no_proxy": direct, "NODE_USE_ENV_PROXY": "1"}
 
 
 def _trust() -> dict[str, str]:

@@ -1,6 +1,4 @@
-"""The source of all files of a deployment: the pod, its agents, its networks, and
-the compiled tree.
-"""
+"""The source of every file of a deployment: pod, agents, networks and the compiled tree."""
 
 import hmac
 from collections.abc import Mapping, Sequence
@@ -19,21 +17,26 @@ type Placement = Literal["sidecar", "gateway"]
 """In Kubernetes: a proxy beside each agent, or a Deployment of proxies for all of them."""
 
 RUNTIME = ".claw-runtime"
-"""The compiled tree's path beside the file that mounts it, whatever ``-o`` says:
-the file is the same on any machine.
+"""The compiled tree's path beside the file that mounts it.
+
+It does not depend on ``-o``, so that the file is the same on any machine.
 """
-CA_ROOT = ".claw-ca"
-CA_DIRECTORY = f"{CA_ROOT}/public"
-CA_PRIVATE = f"{CA_ROOT}/private"
-"""The pod's CA, beside the pod file: what agents get, and mitmproxy's ``confdir`` with the key."""
+CA_ROOT = ".claw-ca"  # Beside the pod file
+CA_DIRECTORY = f"{CA_ROOT}/public"  # Mounted into agents: the certificate
+CA_PRIVATE = f"{CA_ROOT}/private"  # mitmproxy's ``confdir``: the key
 CLAW_KEY = "x-claw"
-# The service that keeps the network namespace of a proxy that its agents do not know of
+# The service that keeps the network namespace of a proxy that its agents do not know of: the proxy
+# can be replaced while their links still lead here
 HOLDER = f"{PROXY}-gateway"
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """``master`` keys the digests: a reader of the file can't test guesses of what a secret is."""
+    """Everything that is deployed; the inputs of the Compose file and of the manifests.
+
+    ``master`` is the key of the digests, so that a reader of the file can't use them to test
+    guesses of what a secret is.
+    """
 
     pod: PodSpec
     resolved: ResolvedPod
@@ -72,18 +75,20 @@ class Deployment:
         return any(agent.has_proxy and agent.mode != "base-url" for agent in self.agents)
 
     def containers(self, service: str) -> Sequence[str]:
-        """Return the containers that a service becomes: several for an agent with
-        ``count``, by ordinal.
-        """
-        return [agent.id for agent in self.agents if agent.spec.name.text == service] or [service]
+        """Return the containers that a service becomes: one for each ordinal of a counted agent."""
+        ordinals = [agent.id for agent in self.agents if agent.spec.name.text == service]
+        return ordinals or [service]
 
     def digest(self, contents: Mapping[str, bytes]) -> str:
-        """Return a digest that changes with a name or a byte of the contents."""
+        """Return a digest that changes with a name or a byte of the contents.
+
+        Name and content are told apart by a zero byte and a length: otherwise bytes could move from
+        one to the other, and the digest would stay.
+        """
         digest = hmac.new(self._digest_key, digestmod="sha256")
         for name in sorted(contents):
-            digest.update(
-                name.encode() + b"\0" + str(len(contents[name])).encode() + b"\0" + contents[name]
-            )
+            content = contents[name]
+            digest.update(name.encode() + b"\0" + str(len(content)).encode() + b"\0" + content)
         return digest.hexdigest()[:32]
 
     @cached_property

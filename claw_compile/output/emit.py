@@ -1,9 +1,10 @@
-"""Emit: projected agents → the tree of files, as bytes (docs/spec/contract.md "Layout",
-docs/spec/compile.md "Output").
+"""Emit: projected agents → the tree of files, as bytes.
 
-What an agent may know is its contract, CLAWDAPUS.md, its skills and the configuration of its MCP
-client: those are mounted into it. The rest holds credentials, and is for the proxy.
-pod-manifest.json holds no credential and no value of a variable: ``podName``, ``services`` and
+Specification: docs/spec/contract.md "Layout", docs/spec/compile.md "Output".
+
+Rules. An agent may know its contract, CLAWDAPUS.md, its skills and the configuration of its MCP
+client: those are mounted into it. All other files hold credentials, and are for the proxy.
+pod-manifest.json holds no credential and no value of a variable. Its ``podName``, ``services`` and
 ``proxies`` are as the original has them, for dashboards that read it; the rest is ours. The order
 of the YAML changes no byte of it.
 """
@@ -32,7 +33,7 @@ from claw_contract.secret import REVEAL, Secret
 from claw_contract.yaml_nodes import scalar_value
 
 VERSION = 1
-_MAX_EXACT = 2**53  # JavaScript knows no larger integer exactly, and ids of channels are larger
+_MAX_EXACT = 2**53  # Above it JavaScript rounds integers, and ids of channels are above it
 _OPTIONAL_LIMITS = ("on_budget", "max_parallel")
 type Tree = Mapping[PurePosixPath, bytes]
 """Relative path → content.
@@ -42,8 +43,9 @@ Files that hold no credential and that an agent reads are 0644, all others 0600.
 
 
 def is_for_its_agent(path: PurePosixPath) -> bool:
-    """Return whether the agent itself may read a file of the tree: it holds no credential, and the
-    agent's user may be any.
+    """Return whether the agent itself may read a file of the tree.
+
+    Such a file holds no credential, and everybody may read it: the agent's user may be any.
 
     >>> is_for_its_agent(PurePosixPath("context/analyst/AGENTS.md"))
     True
@@ -60,29 +62,33 @@ def is_for_its_agent(path: PurePosixPath) -> bool:
 
 
 def emit(pod: ProjectedPod, master: Secret) -> Tree:
-    """Return ``context/<agent-id>/…`` for the proxy, ``agents/<agent-id>/…`` for
-    the runner, and the pod's own files.
+    """Return the files of all agents, and the pod's own.
+
+    ``context/<agent-id>/…`` is for the proxy, ``agents/<agent-id>/…`` for the runner.
     """
     tree: dict[PurePosixPath, bytes] = {}
     digests: dict[str, str] = {}
     for agent in pod.agents:
-        token = agent_token(master, agent.agent.id, agent.epoch)
+        agent_id = agent.agent.id
+        token = agent_token(master, agent_id, agent.epoch)
+
+        # metadata.json holds the digest of all files, itself included. So it is written twice:
+        # without the digest, which is then taken, and with it.
         context = {**_agent_files(agent), **_proxy_files(agent)}
         metadata = _metadata(agent, token)
         context["metadata.json"] = _model_json(metadata)
-        digests[agent.agent.id] = digest(context)
-        context["metadata.json"] = _model_json(
-            metadata.model_copy(update={"digest": digests[agent.agent.id]})
-        )
-        tree.update(
-            {PurePosixPath("context", agent.agent.id, name): data for name, data in context.items()}
-        )
-        tree[PurePosixPath("agents", agent.agent.id, "env")] = runner_env(agent.agent, token)
+        digests[agent_id] = digest(context)
+        with_digest = metadata.model_copy(update={"digest": digests[agent_id]})
+        context["metadata.json"] = _model_json(with_digest)
+
+        for name, data in context.items():
+            tree[PurePosixPath("context", agent_id, name)] = data
+        tree[PurePosixPath("agents", agent_id, "env")] = runner_env(agent.agent, token)
+
     if pod.providers is not None:
         tree[PurePosixPath("auth", "providers.json")] = _model_json(pod.providers)
-    tree[PurePosixPath("pod-manifest.json")] = _json(
-        pod_manifest(pod.spec, pod.agents, digests, pod.sources)
-    )
+    manifest = pod_manifest(pod.spec, pod.agents, digests, pod.sources)
+    tree[PurePosixPath("pod-manifest.json")] = _json(manifest)
     return tree
 
 
@@ -90,12 +96,13 @@ def digest(files: Mapping[str, bytes]) -> str:
     """Return the SHA-256 of an agent's compiled files, in the order of their names.
 
     Of each file: its name, a zero byte, its length in decimal, a zero byte, its content.
-    ``metadata.json`` counts as it is without ``digest``. Every event of the proxy carries it, so
-    that audit can name the exact compile.
+    ``metadata.json`` counts as it is without ``digest``. Every event of the proxy carries the
+    digest, so that audit can name the exact compile.
     """
     sha = hashlib.sha256()
     for name in sorted(files):
-        sha.update(name.encode() + b"\0" + str(len(files[name])).encode() + b"\0" + files[name])
+        content = files[name]
+        sha.update(name.encode() + b"\0" + str(len(content)).encode() + b"\0" + content)
     return sha.hexdigest()
 
 
@@ -118,17 +125,19 @@ def _proxy_files(agent: ProjectedAgent) -> dict[str, bytes]:
     if agent.memory is not None:
         files["memory.json"] = _model_json(agent.memory)
     if agent.agent.blocks:
-        files["context-blocks.json"] = _model_json(
-            ContextBlocks(version=1, blocks=agent.agent.blocks)
-        )
-    files.update(
-        (f"service-auth/{each.service}.json", _model_json(each)) for each in agent.principals
-    )
+        blocks = ContextBlocks(version=1, blocks=agent.agent.blocks)
+        files["context-blocks.json"] = _model_json(blocks)
+    for principal in agent.principals:
+        files[f"service-auth/{principal.service}.json"] = _model_json(principal)
     return files
 
 
 def _metadata(agent: ProjectedAgent, token: Secret) -> Metadata:
     resolved = agent.agent
+    policy: ModelPolicy | None = None
+    if resolved.models:
+        policy = ModelPolicy(mode="clamp", allowed=resolved.models)
+
     return Metadata(
         service=resolved.spec.name.text,
         ordinal=resolved.ordinal,
@@ -136,9 +145,7 @@ def _metadata(agent: ProjectedAgent, token: Secret) -> Metadata:
         type=resolved.spec.runner,
         token=token,
         timezone=resolved.timezone,
-        model_policy=ModelPolicy(mode="clamp", allowed=resolved.models)
-        if resolved.models
-        else None,
+        model_policy=policy,
         budget=resolved.budget,
     )
 
@@ -148,17 +155,19 @@ def _model_json(model: BaseModel) -> bytes:
 
 
 def manifest_data(manifest: Manifest) -> dict[str, Any]:
-    """Return tools.json as data, with its credentials; ``inputSchema`` and
-    annotations as the descriptor has them.
+    """Return tools.json as data, with its credentials.
+
+    ``inputSchema`` and annotations are as the descriptor has them.
     """
-    # Limits of the original are always there; ours only when the pod sets them.
-    unset = {name for name in _OPTIONAL_LIMITS if name not in manifest.policy.model_fields_set}
-    tools = (
+    tools = [
         tool.model_dump(mode="json", by_alias=True, exclude_unset=True, context=REVEAL)
         for tool in manifest.tools
-    )
+    ]
+
+    # Limits of the original are always there; ours only when the pod sets them.
+    unset = {name for name in _OPTIONAL_LIMITS if name not in manifest.policy.model_fields_set}
     policy = manifest.policy.model_dump(mode="json", exclude={*unset, "soft_deadline_ratio"})
-    return {"version": manifest.version, "tools": [*tools], "policy": policy}
+    return {"version": manifest.version, "tools": tools, "policy": policy}
 
 
 def _json(data: Any) -> bytes:
@@ -177,7 +186,8 @@ def pod_manifest(
     """
     assert pod.name is not None
     proxies = sorted({name for each in agents for name in _proxies(each.agent)})
-    return {
+
+    document: dict[str, Any] = {
         "version": VERSION,
         "podName": pod.name.text,
         "services": {service.name.text: _service(service, agents) for service in pod.agents},
@@ -186,20 +196,25 @@ def pod_manifest(
         "sources": {
             path: hashlib.sha256(data).hexdigest() for path, data in sorted(sources.items())
         },
-        **({"carried": _carried(pod.carried)} if pod.carried else {}),
     }
+
+    if pod.carried:
+        document["carried"] = _carried(pod.carried)
+    return document
 
 
 def _service(service: ServiceSpec, agents: tuple[ProjectedAgent, ...]) -> dict[str, Any]:
+    assert service.agent is not None
     # The first of several ordinals: they differ in nothing that matters here.
     agent = next(each.agent for each in agents if each.agent.spec is service)
     image = child(service.body, "image")
-    assert service.agent is not None
+    # A slot may have several models, as fallbacks do: the first of them wins.
+    models = {model.slot: model.ref for model in reversed(agent.models)}
     return {
         "clawType": service.runner,
         "imageRef": image.text if isinstance(image, ScalarNode) else None,
         "agent": service.agent.shown,
-        "models": {model.slot: model.ref for model in reversed(agent.models)},
+        "models": models,
         "count": service.count,
         "surfaces": [surface.shown for surface in agent.surfaces],
         "skills": [skill.name for skill in agent.skills],
@@ -209,7 +224,9 @@ def _service(service: ServiceSpec, agents: tuple[ProjectedAgent, ...]) -> dict[s
 
 
 def _proxies(agent: Agent) -> list[str]:
-    return [proxy.shown for proxy in agent.cllama.proxies] if agent.cllama is not None else []
+    if agent.cllama is None:
+        return []
+    return [proxy.shown for proxy in agent.cllama.proxies]
 
 
 def _carried(nodes: Mapping[str, Any]) -> dict[str, Any]:
@@ -234,12 +251,16 @@ def _agent(pod: PodSpec, projected: ProjectedAgent, digest: str) -> dict[str, An
 
 
 def _tools(pod: PodSpec, projected: ProjectedAgent) -> list[dict[str, Any]]:
-    tools = projected.manifest.tools if projected.manifest is not None else ()
-    presented = assign_aliases(tool.name for tool in tools)
+    if projected.manifest is None:
+        return []
+
+    tools = projected.manifest.tools
+    aliases = assign_aliases(tool.name for tool in tools)
+    # The manifest's tools are the agent's grants, in the same order.
     return [
         {
             "name": tool.name,
-            "presented": presented[tool.name],
+            "presented": aliases[tool.name],
             "effect": tool.effect,
             "granted": _origins(pod, projected.agent, granted),
         }
@@ -248,25 +269,27 @@ def _tools(pod: PodSpec, projected: ProjectedAgent) -> list[dict[str, Any]]:
 
 
 def _origins(pod: PodSpec, agent: Agent, granted: GrantedTool) -> list[str]:
+    """Return the lists of the pod file that grant a tool."""
     lists = {
         "tools-defaults": "x-claw.tools-defaults",
         "tools": f"services.{agent.spec.name.text}.x-claw.tools",
     }
-    return sorted(
-        {lists[reason.origin] for reason in reasons(pod, agent, granted.service, granted.tool.name)}
-    )
+    grants = reasons(pod, agent, granted.service, granted.tool.name)
+    return sorted({lists[reason.origin] for reason in grants})
 
 
 def carried_data(node: Node) -> Any:
     """Return a carried value as JSON data.
 
-    Variables keep their names; numbers that a reader might change, their spelling.
+    Variables keep their names. A number that a reader might change, such as ``0x1f``, ``1.50`` or
+    a long id, is a string with its spelling.
     """
     match node:
         case ScalarNode():
             value = scalar_value(node.text) if node.plain else node.text
             if value is None or isinstance(value, bool):
                 return value
+
             is_exact = (
                 isinstance(value, int) and abs(value) <= _MAX_EXACT and str(value) == node.text
             )
@@ -274,8 +297,6 @@ def carried_data(node: Node) -> Any:
         case ListNode():
             return [carried_data(item) for item in node.items]
         case MapNode():
-            return {
-                entry.key.text: carried_data(entry.value)
-                for entry in sorted(node.entries, key=lambda each: each.key.text)
-            }
+            in_order = sorted(node.entries, key=lambda each: each.key.text)
+            return {entry.key.text: carried_data(entry.value) for entry in in_order}
     assert_never(node)

@@ -1,10 +1,11 @@
-"""The configuration of an agent's MCP client, for ``delivery: native``
-(docs/spec/mcp.md "The broker").
+"""The configuration of an agent's MCP client, for ``delivery: native``.
+
+Specification: docs/spec/mcp.md "The broker".
 
 Rules. The form is that of the agent's ``type``; any other type gets the ``mcpServers`` document
 that most clients read. No form has a token: each names ``CLLAMA_TOKEN``, a variable of
-``agents/<agent-id>/env``. The name of the server keeps ``mcp__<server>__<tool>`` below 64
-characters wherever a name of four letters, or of one, can.
+``agents/<agent-id>/env``. The server's name is chosen so that ``mcp__<server>__<tool>`` stays below
+64 characters: "claw", or "c" if the longest tool leaves no room for four letters.
 """
 
 import json
@@ -37,35 +38,44 @@ class Endpoint:
 
 
 def server_name(manifest: Manifest) -> str:
-    """Return the name of the broker in the client's configuration."""
+    """Return the name of the broker in the client's configuration.
+
+    It is the first that fits the longest tool, or else the shortest.
+    """
     longest = max(map(len, native_aliases(manifest)), default=0)
-    fitting = (name for name in _SERVER_NAMES if len(f"mcp__{name}__") + longest < _NAME_LIMIT)
-    return next(fitting, _SERVER_NAMES[-1])
+    for name in _SERVER_NAMES:
+        if len(f"mcp__{name}__") + longest < _NAME_LIMIT:
+            return name
+    return _SERVER_NAMES[-1]
 
 
 def native_aliases(manifest: Manifest) -> Collection[str]:
     """Return the names under which the broker serves the manifest's tools."""
-    return assign_aliases(
-        tool.name for tool in manifest.tools if tool.delivery == "native"
-    ).values()
+    native = [tool.name for tool in manifest.tools if tool.delivery == "native"]
+    return assign_aliases(native).values()
 
 
 def client_files(runner: str, manifest: Manifest, url: str) -> Mapping[str, bytes]:
-    """Return path → content of the client's configuration; nothing for an agent
-    without native tools.
+    """Return path → content of the client's configuration.
+
+    It is empty for an agent without native tools.
     """
     if not native_aliases(manifest):
         return {}
+
     seconds = math.ceil(manifest.policy.total_timeout_ms / 1000) + _MARGIN_SECONDS
+    endpoint = Endpoint(server_name(manifest), url, seconds)
     file, write = _FORMS.get(runner, _GENERIC)
-    return {f"{MCP}/{file}": write(Endpoint(server_name(manifest), url, seconds))}
+    return {f"{MCP}/{file}": write(endpoint)}
 
 
 def client_environment(runner: str) -> Mapping[str, str]:
-    """Return what the client's environment needs beside the file."""
-    # With tool search Claude Code shows the model no schema of a tool before it has searched for
-    # it.
-    return {"ENABLE_TOOL_SEARCH": "false"} if runner == CLAUDE_CODE else {}
+    """Return the variables that the client needs in addition to the file."""
+    if runner != CLAUDE_CODE:
+        return {}
+    # With tool search Claude Code shows the model a tool's schema only after the model has searched
+    # for the tool.
+    return {"ENABLE_TOOL_SEARCH": "false"}
 
 
 def _headers(reference: str) -> dict[str, str]:

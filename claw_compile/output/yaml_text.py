@@ -18,26 +18,25 @@ type Data = str | int | bool | Node | Iterable[Data] | Mapping[str, Data] | None
 _OURS = Span("", 0, 0, 0)
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
-_WORDS = {
-    "null",
-    "true",
-    "false",
-    "y",
-    "n",
-    "yes",
-    "no",
-    "on",
-    "off",
-}  # Text that YAML 1.1 or 1.2 would not take for a string
+_WORDS = {"null", "true", "false", "y", "n", "yes", "no", "on", "off"}
+"""Words that YAML 1.1 or 1.2 would not take for a string."""
+# A plain scalar must not begin like a list, a comment, an anchor, a tag, a block or a quotation
+# (YAML 1.2, "ns-plain-first") …
 _PLAIN_START = re.compile(r"""[^\s\-?:,\[\]{}#&*!|>'"%@`]|[-?:](?=\S)""")
+# … and must hold nothing that would end it: ": ", " #", a line break, the mark of a document
 _NOT_PLAIN = re.compile(r""":(\s|$)|\s#|[^\S ]|^[.-]{3}|\s$""")
 
 
 def as_yaml(root: MapNode, first: Sequence[str] = ()) -> str:
     """Return the document as YAML; ``first`` are keys that stand at its top."""
-    top = [MapNode((each,), root.span) for name in first if (each := root.get(name)) is not None]
-    rest = MapNode(tuple(each for each in root.entries if each.key.text not in first), root.span)
-    lines = [line for part in (*top, rest) for line in _lines(part)]
+    lines: list[str] = []
+    for name in first:
+        entry_at_top = root.get(name)
+        if entry_at_top is not None:
+            lines.extend(_entry(entry_at_top))
+
+    rest = tuple(each for each in root.entries if each.key.text not in first)
+    lines.extend(_lines(MapNode(rest, root.span)))
     return "".join(f"{line}\n" for line in lines or ["{}"])
 
 
@@ -51,7 +50,7 @@ def tree(data: Data) -> Node:
             return data
         case None:
             return ScalarNode("null", _OURS, plain=True)
-        case int():
+        case int():  # a bool is one, too: True becomes ``true``
             return ScalarNode(str(data).lower(), _OURS, plain=True)
         case str():
             return ScalarNode(data, _OURS)
@@ -66,41 +65,48 @@ def mapping(data: Mapping[str, Data]) -> MapNode:
 
 
 def entry(name: str, value: Data) -> Entry:
-    plain = _NAME.fullmatch(name) is not None and name.lower() not in _WORDS
-    return Entry(ScalarNode(name, _OURS, plain=plain), tree(value))
+    is_plain = _NAME.fullmatch(name) is not None and name.lower() not in _WORDS
+    return Entry(ScalarNode(name, _OURS, plain=is_plain), tree(value))
 
 
 def _lines(node: Node) -> list[str]:
+    """Return the lines below a node's head: none of a scalar."""
+    lines: list[str] = []
     match node:
         case ScalarNode():
-            return []
+            pass
         case ListNode():
-            return [line for item in node.items for line in _item(item)]
+            for item in node.items:
+                lines.extend(_item(item))
         case MapNode():
-            return [
-                line
-                for each in sorted(node.entries, key=lambda each: each.key.text)
-                for line in _entry(each)
-            ]
-    assert_never(node)
+            for each in sorted(node.entries, key=lambda each: each.key.text):
+                lines.extend(_entry(each))
+        case _:
+            assert_never(node)
+    return lines
 
 
 def _entry(each: Entry) -> Iterable[str]:
-    head, body = _head(each.value), _lines(each.value)
-    yield f"{_scalar(each.key)}:{' ' if head else ''}{head}"
-    yield from (f"  {line}" for line in body)
+    head = _head(each.value)
+    yield f"{_scalar(each.key)}: {head}" if head else f"{_scalar(each.key)}:"
+    for line in _lines(each.value):
+        yield f"  {line}"
 
 
 def _item(item: Node) -> Iterable[str]:
-    head, body = _head(item), _lines(item)
-    first, *rest = body if body and not head else [head, *body]
-    yield f"- {first}"
-    yield from (f"  {line}" for line in rest)
+    head = _head(item)
+    body = _lines(item)
+    # A mapping without a tag begins on the line of its dash.
+    lines = body if body and not head else [head, *body]
+    yield f"- {lines[0]}"
+    for line in lines[1:]:
+        yield f"  {line}"
 
 
 def _head(node: Node) -> str:
-    """Return what stands on the line of the key: the tag, and the value where it
-    needs no lines of its own.
+    """Return the part of a value that is on the line of its key.
+
+    That is the tag, and the value if it needs no lines of its own.
     """
     match node:
         case ScalarNode():
@@ -117,5 +123,7 @@ def _scalar(node: ScalarNode) -> str:
         return "null"
     if node.plain and _PLAIN_START.match(node.text) and not _NOT_PLAIN.search(node.text):
         return node.text
-    quote = json.dumps(node.text, ensure_ascii=False)
-    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", quote)
+
+    # A JSON string is one of YAML, except for characters that YAML calls not printable.
+    quoted_text = json.dumps(node.text, ensure_ascii=False)
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", quoted_text)

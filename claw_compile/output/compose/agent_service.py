@@ -1,9 +1,10 @@
-"""An agent's Compose service: the user's, with the agent's files, networks and environment
-(docs/spec/compile.md "Output").
+"""An agent's Compose service: the user's, with the agent's files, networks and environment.
 
-Rules. Files are mounted one by one and read-only: a container keeps those that it started with, and
-its ``claw.digest`` changes with them, so that ``up`` makes it anew. An agent is on no network but
-those that are derived, and those that the pod file names for it.
+Specification: docs/spec/compile.md "Output".
+
+Rules. Files are mounted one by one and read-only. A container keeps the files that it started with;
+its ``claw.digest`` changes with them, so that ``up`` replaces it. An agent is only on the networks
+that are derived for it, and on those that the pod file names for it.
 """
 
 from collections.abc import Iterator
@@ -40,41 +41,40 @@ def agent_service(agent: Agent, deployment: Deployment) -> MapNode:
     assert agent.spec.body is not None
     body = name_ordinals(drop_key(agent.spec.body, CLAW_KEY), deployment.containers)
     body = add_labels(body, _labels(agent, deployment))
+
     env = _env_path(agent)
     if env in deployment.tree:
-        # Raw: Compose would interpolate what it reads.
+        # Raw: otherwise Compose would interpolate what it reads.
         body = add_env_file(body, {"path": f"./{RUNTIME}/{env}", "format": "raw"})
-    pages = (
+
+    files = [
         bind(f"./{RUNTIME}/{path}", target)
         for path, target in readable_files(agent, deployment).items()
-    )
-    body = extend_list(body, "volumes", [*pages, *_surfaces(agent), *_trust(agent)])
+    ]
+    body = extend_list(body, "volumes", [*files, *_surfaces(agent), *_trust(agent)])
+
     if agent.has_proxy:
         body = depend_on(body, {PROXY: "service_healthy"})
     if agent.has_proxy and agent.mode == "transparent":
-        # A link's name is the agent's alone. An alias would be everybody's on the network, and so
-        # the proxy's own.
-        body = extend_list(
-            body,
-            "links",
-            [f"{HOLDER}:{host}" for host in sorted(governed_hosts(deployment.resolved))],
-        )
+        # A link gives a name to this agent alone. A network alias would give it to everybody on
+        # the network, and so to the proxy itself, which has to reach the real provider.
+        hosts = sorted(governed_hosts(deployment.resolved))
+        body = extend_list(body, "links", [f"{HOLDER}:{host}" for host in hosts])
+
     return _join_agent_networks(body, agent, deployment)
 
 
 def _labels(agent: Agent, deployment: Deployment) -> dict[str, str]:
-    ordinal = {} if agent.ordinal is None else {"claw.ordinal": str(agent.ordinal)}
-    files = {
-        path: deployment.tree[path]
-        for path in (_env_path(agent), *readable_files(agent, deployment))
-    }
-    digest = deployment.digest({str(path): content for path, content in files.items()})
-    return {
-        "claw.pod": deployment.pod_name,
-        "claw.service": agent.spec.name.text,
-        **ordinal,
-        "claw.digest": digest,
-    }
+    labels = {"claw.pod": deployment.pod_name, "claw.service": agent.spec.name.text}
+    if agent.ordinal is not None:
+        labels["claw.ordinal"] = str(agent.ordinal)
+
+    # The digest is of what the container reads at its start: its environment and its files.
+    files: dict[str, bytes] = {}
+    for path in (_env_path(agent), *readable_files(agent, deployment)):
+        files[str(path)] = deployment.tree[path]
+    labels["claw.digest"] = deployment.digest(files)
+    return labels
 
 
 def _env_path(agent: Agent) -> PurePosixPath:
@@ -82,61 +82,66 @@ def _env_path(agent: Agent) -> PurePosixPath:
 
 
 def readable_files(agent: Agent, deployment: Deployment) -> dict[PurePosixPath, str]:
-    """Return the files of the compiled tree that the agent itself may read, and
-    their paths in its container.
-    """
+    """Return the files that the agent itself may read: path in the tree → path in the container."""
     context = PurePosixPath("context", agent.id)
-    own = (
-        path
-        for path in sorted(deployment.tree)
-        if path.is_relative_to(context) and is_for_its_agent(path)
-    )
-    return {path: f"{HOME}/{path.relative_to(context)}" for path in own}
+    files: dict[PurePosixPath, str] = {}
+    for path in sorted(deployment.tree):
+        if path.is_relative_to(context) and is_for_its_agent(path):
+            files[path] = f"{HOME}/{path.relative_to(context)}"
+    return files
 
 
 def _surfaces(agent: Agent) -> Iterator[Data]:
+    """Yield the mounts of the agent's surfaces: volumes, and paths of the host."""
     for surface in agent.surfaces:
         read_only = surface.mode != "rw"
         if surface.scheme == "volume":
-            target = f"/mnt/{surface.target}"
             yield {
                 "type": "volume",
                 "source": surface.target,
-                "target": target,
+                "target": f"/mnt/{surface.target}",
                 "read_only": read_only,
             }
         elif surface.scheme == "host":
-            yield bind(
-                escape_dollars(surface.target), escape_dollars(surface.target), read_only=read_only
-            )
+            # A directory of the host has the same path in the container.
+            path = escape_dollars(surface.target)
+            yield bind(path, path, read_only=read_only)
 
 
 def _trust(agent: Agent) -> Iterator[Data]:
-    if agent.has_proxy and agent.mode != "base-url":
-        for target in (CA_BUNDLE, DISTRIBUTION_BUNDLE):
-            yield bind(f"./{CA_DIRECTORY}/{PurePosixPath(CA_BUNDLE).name}", target)
-        yield bind(f"./{CA_DIRECTORY}/{PurePosixPath(CA_CERTIFICATE).name}", CA_CERTIFICATE)
+    """Yield the mounts of the pod's CA: an agent by base URL needs none, it speaks plain HTTP."""
+    if not agent.has_proxy or agent.mode == "base-url":
+        return
+
+    # Also in place of the distribution's bundle, for programs that know no variable.
+    bundle = f"./{CA_DIRECTORY}/{PurePosixPath(CA_BUNDLE).name}"
+    for target in (CA_BUNDLE, DISTRIBUTION_BUNDLE):
+        yield bind(bundle, target)
+    yield bind(f"./{CA_DIRECTORY}/{PurePosixPath(CA_CERTIFICATE).name}", CA_CERTIFICATE)
 
 
 def bind(source: str, target: str, *, read_only: bool = True) -> Data:
-    """Return a bind mount in the long form: a path may hold a colon.
+    """Return a bind mount in the long form, because a path may hold a colon.
 
-    A missing path is an error, not an empty directory.
+    A missing path is an error: by default Docker would make an empty directory of it.
     """
-    mount: dict[str, Data] = {
+    return {
         "type": "bind",
         "source": source,
         "target": target,
         "read_only": read_only,
+        "bind": {"create_host_path": False},
     }
-    return mount | {"bind": {"create_host_path": False}}
 
 
 def _join_agent_networks(body: MapNode, agent: Agent, deployment: Deployment) -> MapNode:
     networks: dict[str, Data] = dict.fromkeys(deployment.topology.of(agent.id))
-    connected = join_networks(body, networks, keeps_default=False)
-    node = connected.value("networks")
+    # Not on ``default``: there it would reach the services that name no network.
+    on_networks = join_networks(body, networks, keeps_default=False)
+
+    node = on_networks.value("networks")
     if body.get("extends") and isinstance(node, MapNode):
-        # The networks of what it extends are not its own.
-        return set_key(connected, "networks", MapNode(node.entries, node.span, "!override"))
-    return connected
+        # Compose would merge in the networks of the service that it extends, which may lead to the
+        # world. "!override" replaces them.
+        return set_key(on_networks, "networks", MapNode(node.entries, node.span, "!override"))
+    return on_networks

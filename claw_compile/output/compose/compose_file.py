@@ -1,9 +1,10 @@
-"""compose.generated.yml: the pod file as Compose runs it (docs/spec/compile.md
-"Output"; decision 0018).
+"""compose.generated.yml: the pod file as Compose runs it.
 
-Rules. A pure function of the pod and the compiled tree. Every key that the user wrote passes
-through with its meaning, ``x-claw`` apart; ``${…}`` of theirs stays for Compose, and a ``$`` of
-ours is ``$$``. Every path is relative to the file. No secret is in it.
+Specification: docs/spec/compile.md "Output"; decision 0018.
+
+Rules. The file is a pure function of the pod and the compiled tree. Every key that the user wrote
+passes through with its meaning, except ``x-claw``. ``${…}`` in the user's values stays for Compose
+to fill in, and a ``$`` in ours is ``$$``. Every path is relative to the file. No secret is in it.
 """
 
 from collections.abc import Iterator
@@ -27,67 +28,75 @@ _HEADER = "# Made by claw compile from the pod file: edit that one.\n"
 
 
 def compose(deployment: Deployment) -> bytes:
+    """Return the file's content."""
     document = drop_key(deployment.pod.document, CLAW_KEY)
     if not document.get("name"):
-        document = MapNode((entry("name", deployment.pod_name), *document.entries), document.span)
-    services = [each for spec in deployment.pod.services for each in _services(spec, deployment)]
+        # Compose would otherwise take the directory's name for the project's.
+        name = entry("name", deployment.pod_name)
+        document = MapNode((name, *document.entries), document.span)
+
+    services: list[Entry] = []
+    for spec in deployment.pod.services:
+        services.extend(_services(spec, deployment))
     if deployment.has_proxy:
-        services += proxy_services(deployment)
+        services.extend(proxy_services(deployment))
     if document.get("services"):
         document = set_key(document, "services", MapNode(tuple(services), document.span))
+
     networks: dict[str, Data] = {
         each.name: {"internal": each.internal} for each in deployment.topology.networks
     }
-    for key, added in (
-        ("networks", networks),
-        ("volumes", _volumes(deployment)),
-        ("secrets", compose_secrets(deployment) if deployment.has_proxy else {}),
-    ):
-        document = _add_to_section(document, key, added)
+    secrets = compose_secrets(deployment) if deployment.has_proxy else {}
+    document = _add_to_section(document, "networks", networks)
+    document = _add_to_section(document, "volumes", _volumes(deployment))
+    document = _add_to_section(document, "secrets", secrets)
     return (_HEADER + as_yaml(document, first=("name", "services"))).encode()
 
 
 def _services(spec: ServiceSpec, deployment: Deployment) -> Iterator[Entry]:
+    """Yield what becomes of one service of the pod file: itself, or an entry for each ordinal."""
     name = spec.name.text
     agents = [agent for agent in deployment.agents if agent.spec.name.text == name]
-    for agent in agents:
-        key = spec.name if agent.id == name else entry(agent.id, None).key
-        yield Entry(key, agent_service(agent, deployment))
     if agents:
+        for agent in agents:
+            key = spec.name if agent.id == name else entry(agent.id, None).key
+            yield Entry(key, agent_service(agent, deployment))
         return
-    body = spec.body
-    if body is None:
-        # A service that is null, or not a mapping: Compose says what it thinks of it.
+
+    if spec.body is None:
+        # The service is null, or no mapping. It passes as it is: Compose says what it thinks of it.
         services = deployment.pod.document.value("services")
         assert isinstance(services, MapNode)
         yield from (each for each in services.entries if each.key.text == name)
         return
-    body = name_ordinals(drop_key(body, CLAW_KEY), deployment.containers)
+
+    body = name_ordinals(drop_key(spec.body, CLAW_KEY), deployment.containers)
     if spec.tools_host is not None:
         body = compose_host(spec, body, deployment)
+    # Compose refuses a service that has both.
     if not body.get("network_mode"):
-        joined: dict[str, Data] = dict.fromkeys(deployment.topology.of(name))
-        body = join_networks(body, joined, keeps_default=True)
+        networks: dict[str, Data] = dict.fromkeys(deployment.topology.of(name))
+        body = join_networks(body, networks, keeps_default=True)
     yield Entry(spec.name, body)
 
 
 def _volumes(deployment: Deployment) -> dict[str, Data]:
-    named = {
-        surface.target
-        for agent in deployment.agents
-        for surface in agent.surfaces
-        if surface.scheme == "volume"
-    }
-    named |= {volume_of(service) for service in tools_hosts(deployment.pod)}
-    ours = {HISTORY_VOLUME, STATE_VOLUME} if deployment.has_proxy else set()
-    return dict.fromkeys(sorted(named | ours))
+    """Return the named volumes that are mounted: Compose refuses one that is not declared."""
+    names = {volume_of(service) for service in tools_hosts(deployment.pod)}
+    for agent in deployment.agents:
+        names |= {surface.target for surface in agent.surfaces if surface.scheme == "volume"}
+    if deployment.has_proxy:
+        names |= {HISTORY_VOLUME, STATE_VOLUME}
+    return dict.fromkeys(sorted(names))
 
 
-def _add_to_section(document: MapNode, key: str, added: dict[str, Data]) -> MapNode:
+def _add_to_section(document: MapNode, key: str, entries: dict[str, Data]) -> MapNode:
     """Add entries to a section of the file; what the user declared stays as it is."""
     node = document.value(key)
     own = node if isinstance(node, MapNode) else MapNode((), document.span)
-    fresh = mapping({name: value for name, value in added.items() if not own.get(name)})
-    if not fresh.entries:
+
+    new_entries = mapping({name: value for name, value in entries.items() if not own.get(name)})
+    if not new_entries.entries:
         return document
-    return set_key(document, key, MapNode((*own.entries, *fresh.entries), own.span, own.tag))
+    section = MapNode((*own.entries, *new_entries.entries), own.span, own.tag)
+    return set_key(document, key, section)

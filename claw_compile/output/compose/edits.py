@@ -1,11 +1,12 @@
-"""Edits of one Compose service, key by key (docs/spec/compile.md "Grammar": keys
-outside ``x-claw`` pass through).
+"""Edits of one Compose service, key by key.
 
-Rules. What the user wrote stays where it stands, in its own form; ours is added behind it. A shape
-that Compose would refuse is left to Compose, which says so.
+Specification: docs/spec/compile.md "Grammar": keys outside ``x-claw`` pass through.
+
+Rules. What the user wrote stays at its place, in its own form; ours is added after it. A value of a
+shape that Compose would refuse is left as it is: Compose says so.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from claw_compile.output.yaml_text import Data, entry, mapping, tree
 from claw_compile.parsing.node import (
@@ -14,7 +15,6 @@ from claw_compile.parsing.node import (
     MapNode,
     Node,
     ScalarNode,
-    entries_of,
     items_of,
 )
 
@@ -28,18 +28,19 @@ def escape_dollars(text: str) -> str:
 
 
 def set_key(body: MapNode, key: str, value: Data) -> MapNode:
-    """Return the mapping with ``key`` replaced where it stands, or added at the end."""
-    changed = tuple(
+    """Return the mapping with ``key`` replaced at its place, or added at the end."""
+    if body.get(key) is None:
+        return MapNode((*body.entries, entry(key, value)), body.span, body.tag)
+
+    entries = [
         Entry(each.key, tree(value)) if each.key.text == key else each for each in body.entries
-    )
-    added = () if body.get(key) else (entry(key, value),)
-    return MapNode((*changed, *added), body.span, body.tag)
+    ]
+    return MapNode(tuple(entries), body.span, body.tag)
 
 
 def drop_key(body: MapNode, key: str) -> MapNode:
-    return MapNode(
-        tuple(each for each in body.entries if each.key.text != key), body.span, body.tag
-    )
+    entries = tuple(each for each in body.entries if each.key.text != key)
+    return MapNode(entries, body.span, body.tag)
 
 
 def is_absent(node: Node | None) -> bool:
@@ -48,13 +49,14 @@ def is_absent(node: Node | None) -> bool:
 
 
 def extend_list(body: MapNode, key: str, items: Sequence[Data]) -> MapNode:
+    """Add items to the list ``key``, which may be absent."""
     node = body.value(key)
-    if not items or not (is_absent(node) or isinstance(node, ListNode)):
+    is_list = isinstance(node, ListNode)
+    if not items or not (is_list or is_absent(node)):
         return body
-    own = items_of(node)
-    return set_key(
-        body, key, ListNode((*own, *(tree(item) for item in items)), body.span, _tag(node))
-    )
+
+    ours = [tree(item) for item in items]
+    return set_key(body, key, ListNode((*items_of(node), *ours), body.span, _tag(node)))
 
 
 def add_env_file(body: MapNode, file: Data) -> MapNode:
@@ -69,50 +71,71 @@ def add_labels(body: MapNode, labels: Mapping[str, str]) -> MapNode:
     """Add labels in the form that the service has, map or list; ours win."""
     node = body.value("labels")
     if isinstance(node, ListNode):
-        replaced = [
-            each
-            for each in node.items
-            if isinstance(each, ScalarNode) and each.text.partition("=")[0] in labels
-        ]
-        own = [each for each in node.items if each not in replaced]
-        ours = [f"{name}={escape_dollars(value)}" for name, value in labels.items()]
-        return set_key(body, "labels", ListNode((*own, *map(tree, ours)), node.span, node.tag))
-    if not (is_absent(node) or isinstance(node, MapNode)):
+        own = [each for each in node.items if not _is_label(each, labels)]
+        ours = [tree(f"{name}={escape_dollars(value)}") for name, value in labels.items()]
+        return set_key(body, "labels", ListNode((*own, *ours), node.span, node.tag))
+
+    if isinstance(node, MapNode):
+        all_labels = node
+    elif is_absent(node):
+        all_labels = MapNode((), body.span)
+    else:
         return body
-    kept = node if isinstance(node, MapNode) else MapNode((), body.span)
+
     for name, value in labels.items():
-        kept = set_key(kept, name, escape_dollars(value))
-    return set_key(body, "labels", kept)
+        all_labels = set_key(all_labels, name, escape_dollars(value))
+    return set_key(body, "labels", all_labels)
 
 
-def join_networks(body: MapNode, joined: Mapping[str, Data], *, keeps_default: bool) -> MapNode:
+def _is_label(item: Node, names: Collection[str]) -> bool:
+    """Return whether an item of a list of labels, ``name=value``, has one of these names."""
+    return isinstance(item, ScalarNode) and item.text.partition("=")[0] in names
+
+
+def join_networks(body: MapNode, networks: Mapping[str, Data], *, keeps_default: bool) -> MapNode:
     """Put the service on more networks.
 
-    ``keeps_default``: naming some would otherwise take it off the default one.
+    ``keeps_default``: a service that names no network stays on ``default``. Compose takes it off
+    that one as soon as any other is named.
     """
     node = body.value("networks")
-    if not joined or not (is_absent(node) or isinstance(node, ListNode | MapNode)):
+    if not networks or not _can_become_map(node):
         return body
-    own = (
-        *entries_of(node),
-        *(Entry(item, tree(None)) for item in items_of(node) if isinstance(item, ScalarNode)),
-    )
+
     if is_absent(node) and keeps_default:
         own = mapping({"default": None}).entries
-    return set_key(
-        body, "networks", MapNode((*own, *mapping(joined).entries), body.span, _tag(node))
-    )
+    else:
+        own = _as_entries(node, None)
+    entries = (*own, *mapping(networks).entries)
+    return set_key(body, "networks", MapNode(entries, body.span, _tag(node)))
 
 
-def depend_on(body: MapNode, needed: Mapping[str, str]) -> MapNode:
-    """Add services to wait for, with the condition of each; the short form becomes the long one."""
+def depend_on(body: MapNode, conditions: Mapping[str, str]) -> MapNode:
+    """Add services to wait for, with the condition of each.
+
+    The short form, a list of names, becomes the long one: it means "started".
+    """
     node = body.value("depends_on")
-    if not needed or not (is_absent(node) or isinstance(node, ListNode | MapNode)):
+    if not conditions or not _can_become_map(node):
         return body
-    items = (each for each in items_of(node) if isinstance(each, ScalarNode))
-    own = (*entries_of(node), *(Entry(each, tree(_condition("service_started"))) for each in items))
-    ours = mapping({name: _condition(condition) for name, condition in needed.items()})
-    return set_key(body, "depends_on", MapNode((*own, *ours.entries), body.span, _tag(node)))
+
+    own = _as_entries(node, _condition("service_started"))
+    ours = mapping({name: _condition(condition) for name, condition in conditions.items()})
+    entries = (*own, *ours.entries)
+    return set_key(body, "depends_on", MapNode(entries, body.span, _tag(node)))
+
+
+def _can_become_map(node: Node | None) -> bool:
+    return is_absent(node) or isinstance(node, ListNode | MapNode)
+
+
+def _as_entries(node: Node | None, value: Data) -> tuple[Entry, ...]:
+    """Return the entries of a mapping; of a list of names, each name with ``value``."""
+    if isinstance(node, MapNode):
+        return node.entries
+    return tuple(
+        Entry(each, tree(value)) for each in items_of(node) if isinstance(each, ScalarNode)
+    )
 
 
 def _condition(word: str) -> dict[str, Data]:
@@ -120,14 +143,22 @@ def _condition(word: str) -> dict[str, Data]:
 
 
 def name_ordinals(body: MapNode, containers: Containers) -> MapNode:
-    """Make names of a counted service names of each of its containers; a condition
-    is kept for each.
+    """Replace each name of a counted service by the names of its containers.
+
+    A condition of ``depends_on`` holds for each of them.
     """
     waits = body.value("depends_on")
     if isinstance(waits, MapNode):
-        named = {name: each for each in waits.entries for name in containers(each.key.text)}
-        entries = tuple(Entry(_like(each.key, name), each.value) for name, each in named.items())
-        body = set_key(body, "depends_on", MapNode(entries, waits.span, waits.tag))
+        # By name: the user may have named a service and one of its ordinals.
+        waits_by_name: dict[str, Entry] = {}
+        for each in waits.entries:
+            for name in containers(each.key.text):
+                waits_by_name[name] = each
+        entries = [
+            Entry(_with_text(each.key, name), each.value) for name, each in waits_by_name.items()
+        ]
+        body = set_key(body, "depends_on", MapNode(tuple(entries), waits.span, waits.tag))
+
     for key in ("depends_on", "links", "volumes_from"):
         node = body.value(key)
         if isinstance(node, ListNode):
@@ -141,13 +172,15 @@ def _each_ordinal(node: ListNode, containers: Containers) -> ListNode:
         if not isinstance(item, ScalarNode):
             items.append(item)
             continue
+
         # ``analyst``, ``analyst:alias``, ``analyst:ro``
         name, colon, rest = item.text.partition(":")
-        items.extend(_like(item, f"{each}{colon}{rest}") for each in containers(name))
+        items.extend(_with_text(item, f"{each}{colon}{rest}") for each in containers(name))
     return ListNode(tuple(items), node.span, node.tag)
 
 
-def _like(node: ScalarNode, text: str) -> ScalarNode:
+def _with_text(node: ScalarNode, text: str) -> ScalarNode:
+    """Return a name with another text; if the text is the same, the node in its own spelling."""
     return node if node.text == text else ScalarNode(text, node.span)
 
 

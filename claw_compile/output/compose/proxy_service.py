@@ -1,11 +1,13 @@
 """The proxy's Compose service (docs/spec/compile.md "Output"; decisions 0018, 0019).
 
-Rules. Nothing of it is privileged: no root, no capability, a file system that it can't write to.
-The compiled tree is replaced by a rename *in* the directory that is mounted, so that the proxy sees
-the new one. No value of a secret is in this file. Where an agent does not know of its proxy, a
-holder keeps the network namespace, a step with NET_ADMIN sets the redirect and ends, and only then
-the proxy starts: it never has the capability. A secret from the environment is a file below the
+Rules. Nothing of it is privileged: no root, no capability, a read-only root file system. The
+compiled tree is replaced by a rename *in* the directory that is mounted, so that the proxy sees the
+new one. No value of a secret is in this file. A secret from the environment is a file in the
 compiled tree, 0600, byte for byte; one from a file stays where it is.
+
+Where an agent does not know of its proxy, three services take turns: a holder keeps the network
+namespace, a step with NET_ADMIN sets the redirect in it and ends, and only then the proxy starts,
+in the same namespace. So the proxy never has the capability.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,12 +25,14 @@ from claw_compile.parsing.node import Entry
 from claw_compile.policy.topology import PROXY
 
 REDIRECT = f"{PROXY}-redirect"
-IMAGE_VARIABLE, DEFAULT_IMAGE = "CLLAMA_IMAGE", "clawdapus/cllama:0.1.0"
+IMAGE_VARIABLE = "CLLAMA_IMAGE"
+DEFAULT_IMAGE = "clawdapus/cllama:0.1.0"
 # Compose interpolates it: who builds the image elsewhere sets one variable
 IMAGE = f"${{{IMAGE_VARIABLE}:-{DEFAULT_IMAGE}}}"
 # The owner of the compiled tree, which others can't read; ``claw up`` sets both
 USER = "${CLAW_UID:-1000}:${CLAW_GID:-1000}"
-HISTORY_VOLUME, STATE_VOLUME = "claw-history", "claw-state"
+HISTORY_VOLUME = "claw-history"
+STATE_VOLUME = "claw-state"
 COMMAND = ("mitmdump", "-s", "addons/cllama.py", "--set", "confdir=/tmp/mitmproxy")
 """mitmproxy's own files are in its tmpfs; a pod's CA is named by CLLAMA_CA."""
 _WORKERS_COMMAND = ("claw", "proxy", "--workers")
@@ -36,9 +40,10 @@ MODES = ("reverse:http://pod.invalid@8080", "regular@8082", "transparent@8083")
 REJECTED = (
     "add rule inet claw {0} meta l4proto tcp reject with tcp reset; add rule inet claw {0} reject"
 )
-"""The end of a chain.
+"""The end of a chain, with the chain's name to be filled in.
 
-It rejects and does not only drop, so that QUIC falls back and everything else gives up at once.
+It rejects packets instead of dropping them: QUIC then falls back to TCP, and everything else gives
+up at once.
 """
 REDIRECTION = (
     "add table inet claw; flush table inet claw; "
@@ -47,8 +52,10 @@ REDIRECTION = (
     "add chain inet claw forward { type filter hook forward priority filter; policy drop; }; "
     f"{REJECTED.format('forward')}"
 )
-"""The proxy's container may have ``ip_forward``, as those of Docker do: of what is not redirected
-it forwards nothing, whatever route an agent takes.
+"""The rules in the proxy's network namespace: ports 80 and 443 lead to its transparent listener.
+
+What is not redirected must not be forwarded either, whatever route an agent takes: in a container
+``ip_forward`` may be on, as Docker sets it.
 """
 HEALTH = "import urllib.request as r; r.urlopen('http://127.0.0.1:8080/health', timeout=4).close()"
 SECRETS = "secrets"
@@ -59,9 +66,11 @@ def proxy_services(deployment: Deployment) -> Iterator[Entry]:
     """Return ``cllama``, and the services before it where an agent is intercepted."""
     networks = _networks(deployment)
     if not deployment.intercepts:
-        yield from mapping({PROXY: _proxy(deployment) | {"networks": networks}}).entries
+        proxy: Data = _proxy(deployment) | {"networks": networks}
+        yield from mapping({PROXY: proxy}).entries
         return
-    shared = f"service:{HOLDER}"
+
+    namespace = f"service:{HOLDER}"
     holder: Data = _unprivileged(deployment) | {
         "command": ["sleep", "infinity"],
         "networks": networks,
@@ -71,30 +80,40 @@ def proxy_services(deployment: Deployment) -> Iterator[Entry]:
         "cap_add": ["NET_ADMIN"],
         "restart": "no",
         "command": ["nft", REDIRECTION],
-        "network_mode": shared,
+        "network_mode": namespace,
         "depends_on": {HOLDER: {"condition": "service_started"}},
     }
-    waits: Data = {REDIRECT: {"condition": "service_completed_successfully"}}
-    proxy: Data = _proxy(deployment) | {"network_mode": shared, "depends_on": waits}
+    proxy = _proxy(deployment) | {
+        "network_mode": namespace,
+        "depends_on": {REDIRECT: {"condition": "service_completed_successfully"}},
+    }
     yield from mapping({PROXY: proxy, HOLDER: holder, REDIRECT: redirect}).entries
 
 
 def asked_workers(deployment: Deployment) -> str:
-    """Return the workers of the pod's proxy: as many as any of its agents asks for;
+    """Return the workers of the pod's proxy: as many as any of its agents asks for.
+
     ``auto`` is the most.
     """
-    asked = {
-        agent.cllama.workers
-        for agent in deployment.agents
-        if agent.cllama is not None and agent.cllama.workers
-    }
-    return AUTO if AUTO in asked else str(max(map(int, asked), default=1))
+    numbers: set[str] = set()
+    for agent in deployment.agents:
+        if agent.cllama is not None and agent.cllama.workers:
+            numbers.add(agent.cllama.workers)
+
+    if AUTO in numbers:
+        return AUTO
+    return str(max(map(int, numbers), default=1))
 
 
 def proxy_command(deployment: Deployment) -> list[str]:
-    """Return the command of the pod's proxy."""
+    """Return the command of the pod's proxy.
+
+    One worker is mitmdump itself; several are supervised by ``claw proxy``, which adds the script.
+    """
     workers = asked_workers(deployment)
-    return [*COMMAND] if workers == "1" else [*_WORKERS_COMMAND, workers, *COMMAND[3:]]
+    if workers == "1":
+        return [*COMMAND]
+    return [*_WORKERS_COMMAND, workers, *COMMAND[3:]]
 
 
 def _unprivileged(deployment: Deployment) -> dict[str, Data]:
@@ -111,37 +130,45 @@ def _unprivileged(deployment: Deployment) -> dict[str, Data]:
 
 
 def _proxy(deployment: Deployment) -> dict[str, Data]:
-    secrets = secret_sources(deployment)
-    kept = {
+    """Return the proxy's service without its networks: they depend on ``intercepts``."""
+    body = _unprivileged(deployment)
+
+    # Only the secrets need a new container: Docker mounts each as it is at the start. All other
+    # files of the tree are seen in the directory that is mounted.
+    secret_contents = {
         str(path): content for path, content in deployment.tree.items() if path.parts[0] == SECRETS
     }
-    environment, env_file = proxy_environment(deployment)
-    body = _unprivileged(deployment)
     body["labels"] = {
         "claw.pod": deployment.pod_name,
         "claw.role": "proxy",
-        "claw.digest": deployment.digest(kept),
+        "claw.digest": deployment.digest(secret_contents),
     }
-    body["command"] = [
-        *proxy_command(deployment),
-        *(word for mode in MODES if deployment.intercepts for word in ("--mode", mode)),
-    ]
+
+    modes = MODES if deployment.intercepts else ()
+    mode_options = [word for mode in modes for word in ("--mode", mode)]
+    body["command"] = [*proxy_command(deployment), *mode_options]
     body["stop_grace_period"] = f"{grace_seconds(deployment)}s"
+
+    environment, env_file = proxy_environment(deployment)
     body["environment"] = {name: escape_dollars(value) for name, value in environment.items()}
     if env_file is not None:
+        # Raw: otherwise Compose would interpolate what it reads.
         body["env_file"] = [{"path": f"./{RUNTIME}/{env_file}", "format": "raw"}]
-    if secrets:
-        body["secrets"] = [{"source": source, "target": name} for name, source in secrets.items()]
-    test = ["CMD", "python", "-c", HEALTH]
-    probe: Data = {
-        "test": test,
+
+    sources = secret_sources(deployment)
+    if sources:
+        body["secrets"] = [{"source": source, "target": name} for name, source in sources.items()]
+
+    body["volumes"] = [*_volumes(deployment)]
+    body["tmpfs"] = ["/tmp:mode=1777,size=64m"]  # noqa: S108
+    body["healthcheck"] = {
+        "test": ["CMD", "python", "-c", HEALTH],
         "interval": "10s",
         "timeout": "5s",
         "retries": 3,
         "start_period": "20s",
     }
-    tmpfs = ["/tmp:mode=1777,size=64m"]  # noqa: S108
-    return body | {"volumes": list(_volumes(deployment)), "tmpfs": tmpfs, "healthcheck": probe}
+    return body
 
 
 def _volumes(deployment: Deployment) -> Iterator[Data]:
@@ -155,29 +182,35 @@ def _volumes(deployment: Deployment) -> Iterator[Data]:
 def _networks(deployment: Deployment) -> dict[str, Data]:
     """Return the proxy's networks.
 
-    It has no provider's name there: it would find itself under it.
+    A holder that has them in its place is given the proxy's name there.
+
+    Agents reach it by the providers' names through links of their own. It must not have these names
+    as aliases of a network, because it would then find itself in place of the provider.
     """
-    known: Data = {"aliases": [PROXY]} if deployment.intercepts else None
-    return dict.fromkeys(deployment.topology.of(PROXY), known)
+    settings: Data = {"aliases": [PROXY]} if deployment.intercepts else None
+    return dict.fromkeys(deployment.topology.of(PROXY), settings)
 
 
 def secret_files(pod: PodSpec, lookup: Lookup) -> Mapping[PurePosixPath, bytes]:
-    """Return ``secrets/<name>`` for each secret from a variable; one that is not
-    set is reported elsewhere.
+    """Return ``secrets/<name>`` → content for each secret from a variable.
+
+    One that is not set is reported elsewhere.
     """
-    return {
-        PurePosixPath(SECRETS, secret.name.text): value.encode()
-        for secret in pod.secrets
-        if secret.source == "env" and (value := lookup(secret.reference.text))
-    }
+    files: dict[PurePosixPath, bytes] = {}
+    for secret in pod.secrets:
+        if secret.source != "env":
+            continue
+
+        value = lookup(secret.reference.text)
+        if value:
+            files[PurePosixPath(SECRETS, secret.name.text)] = value.encode()
+    return files
 
 
 def secret_sources(deployment: Deployment) -> dict[str, str]:
     """Return the name in ``/run/secrets`` → the name in Compose's ``secrets``."""
-    return {
-        name: _PREFIX + name
-        for name in sorted(secret.name.text for secret in deployment.pod.secrets)
-    }
+    names = sorted(secret.name.text for secret in deployment.pod.secrets)
+    return {name: _PREFIX + name for name in names}
 
 
 def compose_secrets(deployment: Deployment) -> dict[str, Data]:
@@ -188,7 +221,9 @@ def compose_secrets(deployment: Deployment) -> dict[str, Data]:
 
 
 def _secret_path(secret: PodSecret) -> str:
-    path = secret.reference.text
+    """Return the path of a secret's file as Compose reads it, relative to the generated file."""
     if secret.source != "file":
         return f"./{RUNTIME}/{SECRETS}/{secret.name.text}"
+
+    path = secret.reference.text
     return escape_dollars(path if path.startswith("/") else f"./{path}")

@@ -1,5 +1,6 @@
-"""A Compose service as a container of Kubernetes: keys with a counterpart are carried over, and the
-others are reported.
+"""A Compose service as a container of Kubernetes.
+
+Keys with a counterpart are carried over, and the others are reported.
 
 Rules. Variables are filled in here, since kubectl fills in none; so every value of ``environment``
 goes into a Secret.
@@ -21,18 +22,16 @@ from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode
 from claw_compile.policy.connect import MAX_PORT
 
 _ELSEWHERE = {
-    *(
-        "image",
-        "build",
-        "environment",
-        "expose",
-        "networks",
-        "x-claw",
-        "init",
-        "container_name",
-        "deploy",
-        "restart",
-    )
+    "image",
+    "build",
+    "environment",
+    "expose",
+    "networks",
+    "x-claw",
+    "init",
+    "container_name",
+    "deploy",
+    "restart",
 }
 """Keys that are read elsewhere, or that a Deployment covers by itself."""
 _COMMANDS = {"entrypoint": "command", "command": "args"}
@@ -80,11 +79,11 @@ class Converter:
         return result
 
     def environment(self) -> dict[str, bytes]:
+        """Return name → value of the service's variables, those of the operator filled in."""
         values: dict[str, bytes] = {}
         for variable in variables(self.body.value("environment"), self.lookup):
-            self.diagnostics.extend(
-                problem_at(variable.node, problem) for problem in variable.value.problems
-            )
+            problems = variable.value.problems
+            self.diagnostics.extend(problem_at(variable.node, problem) for problem in problems)
             values[variable.name] = variable.value.text.encode()
         return values
 
@@ -93,23 +92,39 @@ class Converter:
         ports: set[tuple[int, str]] = set()
         for key in ("expose", "ports"):
             for item in items_of(self.body.value(key)):
-                target = item.value("target") if isinstance(item, MapNode) else item
-                protocol = child(item, "protocol")
-                text = (
-                    self._text(target).rpartition(":")[2] if isinstance(target, ScalarNode) else ""
-                )
-                if (match := _PORT.fullmatch(text)) is not None:
-                    said = (
-                        self._text(protocol)
-                        if isinstance(protocol, ScalarNode)
-                        else match["protocol"]
-                    )
-                    port = int(match["port"]), (said or "tcp").upper()
-                    if 0 < port[0] <= MAX_PORT and port[1] in _PROTOCOLS:
-                        ports.add(port)
-                    else:
-                        self._report(item, "what is no port of TCP, UDP or SCTP")
+                port = self._port(item)
+                if port is None:
+                    continue
+
+                number, protocol = port
+                if 0 < number <= MAX_PORT and protocol in _PROTOCOLS:
+                    ports.add(port)
+                else:
+                    self._report(item, "what is no port of TCP, UDP or SCTP")
+
         return sorted(ports)
+
+    def _port(self, item: Node) -> tuple[int, str] | None:
+        """Return number and protocol of a port: ``8080``, ``127.0.0.1:80:8080/tcp``, or a mapping.
+
+        Return None for anything else, such as a range.
+        """
+        target = item.value("target") if isinstance(item, MapNode) else item
+        if not isinstance(target, ScalarNode):
+            return None
+
+        # The last part is the container's own port, those before it are the host's.
+        match = _PORT.fullmatch(self._text(target).rpartition(":")[2])
+        if match is None:
+            return None
+
+        protocol_node = child(item, "protocol")
+        protocol = (
+            self._text(protocol_node)
+            if isinstance(protocol_node, ScalarNode)
+            else match["protocol"]
+        )
+        return int(match["port"]), (protocol or "tcp").upper()
 
     def replicas(self) -> int:
         node = child(self.body, "deploy", "replicas")
@@ -117,13 +132,12 @@ class Converter:
         return int(text) if text.isdecimal() else 1
 
     def _key(self, entry: Entry, result: Object) -> None:
+        """Carry one key over into the container, or report it."""
         key, node = entry.key.text, entry.value
-        if (
-            key in _ELSEWHERE
-            or key.startswith("x-")
-            or (isinstance(node, ScalarNode) and node.is_null)
-        ):
+        is_null = isinstance(node, ScalarNode) and node.is_null
+        if is_null or key in _ELSEWHERE or key.startswith("x-"):
             return
+
         if key in _COMMANDS:
             words = self._words(node)
             result[_COMMANDS[key]] = words and [*map(_escape_variables, words)]
@@ -135,30 +149,33 @@ class Converter:
             result["workingDir"] = self._text(node)
         elif key == "healthcheck" and (probe := self._probe(node)) is not None:
             result["livenessProbe"] = probe
-        elif key in {"tmpfs", "volumes"}:
-            self._storage(key, node)
+        elif key == "tmpfs":
+            self._tmpfs(node)
+        elif key == "volumes":
+            for item in items_of(node):
+                self._volume(item)
         else:
+            # The ports themselves are carried over (``ports``); publishing them on a host is not.
+            is_published = key == "ports"
             what = (
-                "a port is reached in the cluster only, by who may"
-                if key == "ports"
-                else quote(key)
+                "a port is reached in the cluster only, by who may" if is_published else quote(key)
             )
             self._report(entry.key, f"{what} ({self.spec.name.text})")
 
-    def _storage(self, key: str, node: Node) -> None:
-        if key == "tmpfs":
-            for item in items_of(node) if isinstance(node, ListNode) else [node]:
-                if isinstance(item, ScalarNode) and not item.is_null:
-                    path, _, options = self._text(item).partition(":")
-                    sizes = (
-                        option.removeprefix("size=")
-                        for option in options.split(",")
-                        if option.startswith("size=")
-                    )
-                    self._mount_memory(item, path, next(sizes, ""))
-            return
-        for item in items_of(node):
-            self._volume(item)
+    def _tmpfs(self, node: Node) -> None:
+        """Mount each ``/path:option,size=64m`` of ``tmpfs``; of the options only size is read."""
+        for item in items_of(node) if isinstance(node, ListNode) else [node]:
+            if not isinstance(item, ScalarNode) or item.is_null:
+                continue
+
+            path, _, options = self._text(item).partition(":")
+            size = ""
+            for option in options.split(","):
+                if option.startswith("size="):
+                    size = option.removeprefix("size=")
+                    break
+
+            self._mount_memory(item, path, size)
 
     def _report(self, node: Node, what: str) -> None:
         self.diagnostics.append(
@@ -166,32 +183,41 @@ class Converter:
         )
 
     def _image(self) -> str:
-        node, build, name = self.body.value("image"), self.body.get("build"), self.spec.name
+        node = self.body.value("image")
         if isinstance(node, ScalarNode) and not node.is_null:
             return self._text(node)
+
+        name = self.spec.name
+        build = self.body.get("build")
         if build is None:
             self.diagnostics.append(codes.NO_IMAGE.at(name.span, f"{name.text} names no image"))
             return ""
+
         image = f"{self.pod}-{name.text}"  # what Compose calls what it builds
         message = f"build and push the image {quote(image)} yourself"
         self.diagnostics.append(codes.MADE_BY_HAND.at(build.key.span, message))
         return image
 
     def _text(self, node: ScalarNode) -> str:
-        filled = interpolate(node.text, self.lookup)
-        self.diagnostics.extend(problem_at(node, problem) for problem in filled.problems)
-        return filled.text
+        value = interpolate(node.text, self.lookup)
+        self.diagnostics.extend(problem_at(node, problem) for problem in value.problems)
+        return value.text
 
     def _words(self, node: Node) -> list[str] | None:
-        """Return a command: a list, or a line that is split as a shell would."""
+        """Return a command: a list, or a line that is split as a shell would.
+
+        A line with an open quotation mark is one word. Return None for null and for a mapping.
+        """
         if isinstance(node, ListNode):
             return [self._text(item) for item in node.items if isinstance(item, ScalarNode)]
         if not isinstance(node, ScalarNode) or node.is_null:
             return None
+
+        line = self._text(node)
         try:
-            return shlex.split(self._text(node))
+            return shlex.split(line)
         except ValueError:
-            return [self._text(node)]
+            return [line]
 
     def _security(self, entry: Entry, result: Object) -> None:
         context = cast("Object", result.setdefault("securityContext", {}))
@@ -199,8 +225,8 @@ class Converter:
         match entry.key.text:
             case "cap_add" | "cap_drop" as key:
                 capabilities = cast("Object", context.setdefault("capabilities", {}))
-                # Compose takes any spelling, and some container runtimes do, of names that others
-                # do not know.
+                # Compose takes any spelling of a capability. Kubernetes hands the name on, and not
+                # every container runtime knows it in lower case or with "CAP_".
                 names = [word.upper().removeprefix("CAP_") for word in words]
                 capabilities[key.removeprefix("cap_")] = [*names]
             case "read_only":
@@ -208,59 +234,95 @@ class Converter:
             case "privileged":
                 context["privileged"] = words == ["true"]
             case _:
-                user, _, group = (words or [""])[0].partition(":")
-                if not user.isdecimal() or (group and not group.isdecimal()):
-                    self._report(
-                        entry.key, f"the user {quote(user)}, which is a name and no number"
-                    )
-                    return
-                context["runAsUser"] = int(user)
-                if group:
-                    context["runAsGroup"] = int(group)
+                self._user(entry, words[0] if words else "", context)
+
+    def _user(self, entry: Entry, user_and_group: str, context: Object) -> None:
+        """Set ``UID`` or ``UID:GID``: Kubernetes takes no names, which only the image knows."""
+        user, _, group = user_and_group.partition(":")
+        if not user.isdecimal() or (group and not group.isdecimal()):
+            self._report(entry.key, f"the user {quote(user)}, which is a name and no number")
+            return
+
+        context["runAsUser"] = int(user)
+        if group:
+            context["runAsGroup"] = int(group)
 
     def _probe(self, node: Node) -> Object | None:
-        test = child(node, "test")
-        words = self._words(test) if isinstance(test, ListNode) else None
-        if isinstance(test, ScalarNode):
-            words = ["CMD-SHELL", self._text(test)]
-        if not isinstance(node, MapNode) or not words or words[0] not in {"CMD", "CMD-SHELL"}:
+        """Return a healthcheck as a liveness probe.
+
+        Return None for one that has no test, or the test ``NONE``, which turns off the image's.
+        """
+        command = self._test_command(child(node, "test"))
+        if command is None or not isinstance(node, MapNode):
             return None
-        command = words[1:] if words[0] == "CMD" else ["/bin/sh", "-c", *words[1:]]
+
         probe: Object = {"exec": {"command": [*map(_escape_variables, command)]}}
         for key, name in _TIMES.items():
             value = node.value(key)
-            parts = _DURATION.findall(self._text(value)) if isinstance(value, ScalarNode) else []
-            if seconds := sum(int(number) * _SECONDS[unit] for number, unit in parts):
-                probe[name] = seconds
+            if isinstance(value, ScalarNode):
+                parts = _DURATION.findall(self._text(value))
+                seconds = sum(int(number) * _SECONDS[unit] for number, unit in parts)
+                if seconds:
+                    probe[name] = seconds
+
         retries = node.value("retries")
-        if isinstance(retries, ScalarNode) and self._text(retries).isdecimal():
-            probe["failureThreshold"] = int(self._text(retries))
+        if isinstance(retries, ScalarNode):
+            count = self._text(retries)
+            if count.isdecimal():
+                probe["failureThreshold"] = int(count)
         return probe
 
+    def _test_command(self, test: Node | None) -> list[str] | None:
+        """Return the command of a healthcheck's test.
+
+        It is a line for the shell, or a list whose first word, CMD or CMD-SHELL, says what follows.
+        """
+        if isinstance(test, ScalarNode):
+            words = ["CMD-SHELL", self._text(test)]
+        elif isinstance(test, ListNode):
+            words = self._words(test) or [""]
+        else:
+            return None
+
+        match words[0]:
+            case "CMD":
+                return words[1:]
+            case "CMD-SHELL":
+                return ["/bin/sh", "-c", *words[1:]]
+            case _:
+                return None
+
     def _volume(self, item: Node) -> None:
-        """Mount a named volume; a path of the host has no counterpart."""
+        """Mount a volume of the short or the long form.
+
+        A named volume becomes a claim, a tmpfs memory; a path of the host has no counterpart.
+        """
         if isinstance(item, ScalarNode):
             source, _, rest = self._text(item).partition(":")
             target, _, mode = rest.partition(":")
-            kind = "volume" if target and not source.startswith((".", "/", "~")) else "bind"
+            # Compose takes a source for a path if it begins like one.
+            is_named = bool(target) and not source.startswith((".", "/", "~"))
+            kind = "volume" if is_named else "bind"
+            read_only = "ro" in mode.split(",")
         elif isinstance(item, MapNode):
-            scalars = ((each.key.text, each.value) for each in item.entries)
-            said = {key: self._text(node) for key, node in scalars if isinstance(node, ScalarNode)}
-            source, target, kind = (
-                said.get("source", ""),
-                said.get("target", ""),
-                said.get("type", ""),
-            )
-            mode = "ro" if said.get("read_only") == "true" else ""
+            members = {
+                each.key.text: self._text(each.value)
+                for each in item.entries
+                if isinstance(each.value, ScalarNode)
+            }
+            source = members.get("source", "")
+            target = members.get("target", "")
+            kind = members.get("type", "")
+            read_only = members.get("read_only") == "true"
         else:
             return
+
         if kind == "tmpfs":
             size = child(child(item, "tmpfs"), "size")
-            self._mount_memory(
-                item, target, self._text(size) if isinstance(size, ScalarNode) else ""
-            )
+            text = self._text(size) if isinstance(size, ScalarNode) else ""
+            self._mount_memory(item, target, text)
         elif kind == "volume" and source:
-            self.claim(source, target, read_only="ro" in mode.split(","))
+            self.claim(source, target, read_only=read_only)
         else:
             self._report(item, "a path of the host")
 
@@ -271,16 +333,19 @@ class Converter:
         self._mount(target, {"persistentVolumeClaim": {"claimName": name}}, read_only=read_only)
 
     def _mount_memory(self, item: Node, path: str, size: str) -> None:
-        """Mount memory as a folder, of ``size`` at most: bytes, or a number with a
-        unit, as Compose writes them.
+        """Mount memory as a folder.
+
+        ``size``: its limit in bytes, or a number with a unit, as Compose writes them; "" or "0"
+        for none.
         """
-        bounded: Object = {"medium": "Memory"}
+        memory: Object = {"medium": "Memory"}
         parts = _SIZE.fullmatch(size.strip().lower())
         if parts is not None and int(parts["number"]):
-            bounded["sizeLimit"] = parts["number"] + _SIZE_UNITS[parts["unit"] or "b"]
-        elif size and size != "0":  # which is no limit
+            memory["sizeLimit"] = parts["number"] + _SIZE_UNITS[parts["unit"] or "b"]
+        elif size and size != "0":
             self._report(item, f"the size {quote(size)} of a tmpfs ({self.spec.name.text})")
-        self._mount(path, {"emptyDir": bounded})
+
+        self._mount(path, {"emptyDir": memory})
 
     def _mount(self, path: str, source: Object, *, read_only: bool = False) -> None:
         name = f"volume-{len(self.volumes)}"

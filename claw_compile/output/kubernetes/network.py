@@ -1,16 +1,19 @@
-"""The network of a pod in Kubernetes: packet filters and NetworkPolicies (docs/spec/compile.md
-"Verbs"; decisions 0018, 0024).
+"""The network of a pod in Kubernetes: packet filters and NetworkPolicies.
 
-Rules of the filter in an agent's pod. The proxy's user goes anywhere; the agent to its own pod, and
-to the ports of what its surfaces name. A rule can't know their addresses: it lets out to the
-cluster's, and of those the policies allow what the pod may call. Nothing of a transparent agent is
-redirected that stays in the pod, where the ports are its own.
+Specification: docs/spec/compile.md "Verbs"; decisions 0018, 0024.
 
-Rules of the policies. Everything of the pod is denied both ways, and what is derived is allowed: an
-agent's pod reaches what its proxy calls for it and what its surfaces name, a service those that
-share a Compose network with it. Nobody but who may reach the world reaches it, and the cluster's
-private addresses are no part of the world. With ``--topology gateway`` there is no filter: an agent
-reaches the proxies' entrances and its surfaces' ports, and the proxies what they call for anybody.
+Rules of the filter in an agent's pod. The proxy's user may send to anywhere. The agent may send to
+its own pod, and to the ports of what its surfaces name. A rule can't know the addresses of
+services, so it opens these ports to all addresses of the cluster, and the policies allow only those
+that the pod may call. A transparent agent's connections within its pod are not redirected: the
+ports there are its own.
+
+Rules of the policies. One denies everything to all of the pod, both ways, and the others allow what
+is derived: an agent's pod reaches what its proxy calls for it and what its surfaces name; a service
+reaches the services that share a Compose network with it. The world is reached only by who may
+reach it, and the cluster's private addresses are no part of the world. With ``--topology gateway``
+there is no filter: an agent reaches the proxies' entrances and its surfaces' ports, and the proxies
+reach what they call for any agent.
 """
 
 from collections import defaultdict
@@ -39,7 +42,8 @@ from claw_compile.policy.topology import PROXY, has_egress, hosts_in_settings, r
 
 _API = "networking.k8s.io/v1"
 CLUSTER: list[str] = ["10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16"]
-CLUSTER_6: list[str] = ["fc00::/7"]  # The address ranges of pods and services
+CLUSTER_6: list[str] = ["fc00::/7"]
+"""The address ranges of pods and services."""
 PRIVATE: list[str] = sorted([*CLUSTER, "169.254.0.0/16"])
 PRIVATE_6: list[str] = [*CLUSTER_6, "fe80::/10"]
 NO_WORLD: list[str] = sorted(
@@ -53,8 +57,8 @@ NO_WORLD: list[str] = sorted(
         "224.0.0.0/3",
     ]
 )
-"""The networks that are not part of the internet, among them services that clouds
-give their own machines.
+"""The networks that are not part of the internet, among them those of services that clouds offer to
+their own machines: 169.254.169.254 gives away a node's credentials, and 168.63.129.16 is Azure's.
 """
 
 
@@ -86,10 +90,14 @@ _NAMES: Data = {
     "to": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}],
     "ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}],
 }
+"""The two egress rules of policies: to the internet, and to the cluster's DNS."""
 _REDIRECTED = {(80, "TCP"), (443, "TCP")}
 _REDIRECT = (
     "add chain inet claw unaware { type nat hook output priority -100; }",
-    f'add rule inet claw unaware meta skuid != {PROXY_UID} oifname != "lo" tcp dport {{ 80, 443 }} redirect to :8083',
+    (
+        f'add rule inet claw unaware meta skuid != {PROXY_UID} oifname != "lo" '
+        "tcp dport { 80, 443 } redirect to :8083"
+    ),
 )
 _CLOSED = "add chain inet claw leave { type filter hook output priority filter; policy drop; }"
 _ALWAYS = (
@@ -97,227 +105,303 @@ _ALWAYS = (
     "ip daddr 127.0.0.0/8",
     "ip6 daddr ::1",
     "ct state established,related",
-    # Without it nobody has an IPv6 neighbour, the proxy neither; the kernel sends it, for no user.
+    # The kernel sends these for no user: without them nobody, not even the proxy, finds a neighbour
+    # over IPv6.
     "icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert, nd-router-solicit }",
 )
 
 
 def rules(agent: Agent, whole: Deployment, converter: Converter) -> str:
-    """Return the rules for ``nft``, which is given them again when its step runs again."""
-    allowed = [*_ALWAYS]
-    if agent.mode == "transparent" or has_egress(agent) or reachable_services(agent, whole.pod):
-        # The cluster's own DNS: of other private addresses the policies keep it, and of public ones
-        # this rule.
-        allowed += _to(PRIVATE, PRIVATE_6, "meta l4proto { tcp, udp } th dport 53")
-    allowed += _surfaces(agent, whole, converter)
-    redirect = _REDIRECT if agent.mode == "transparent" else ()
-    accepted = (f"add rule inet claw leave {rule} accept" for rule in allowed)
-    closed = (_CLOSED, *accepted, REJECTED.format("leave"))
-    return "; ".join(("add table inet claw", "flush table inet claw", *redirect, *closed))
+    """Return the rules for ``nft``.
+
+    They begin with a flush: the kubelet may run their step again, and a rule must not stand twice.
+    """
+    matches = [*_ALWAYS]
+    looks_up_names = (
+        agent.mode == "transparent"
+        or has_egress(agent)
+        or bool(reachable_services(agent, whole.pod))
+    )
+    if looks_up_names:
+        # This rule keeps the agent from public name servers, and the policies from all private
+        # addresses but the cluster's DNS.
+        matches += _to(PRIVATE, PRIVATE_6, "meta l4proto { tcp, udp } th dport 53")
+    matches += _allow_surfaces(agent, whole, converter)
+
+    redirect_rules = _REDIRECT if agent.mode == "transparent" else ()
+    accept_rules = [f"add rule inet claw leave {rule} accept" for rule in matches]
+    commands = (
+        "add table inet claw",
+        "flush table inet claw",
+        *redirect_rules,
+        _CLOSED,
+        *accept_rules,
+        REJECTED.format("leave"),
+    )
+    return "; ".join(commands)
 
 
-def _to(nets: list[str], nets_6: list[str], what: str, unlike: str = "") -> Iterator[str]:
-    for family, each in (("ip", nets), ("ip6", nets_6)):
-        yield f"{family} daddr {unlike}{{ {', '.join(each)} }} {what}".strip()
+def _to(nets: list[str], nets_6: list[str], what: str) -> Iterator[str]:
+    """Yield the match of packets ``what`` that are sent to these networks, for each IP version."""
+    yield f"ip daddr {{ {', '.join(nets)} }} {what}"
+    yield f"ip6 daddr {{ {', '.join(nets_6)} }} {what}"
 
 
-def _surfaces(agent: Agent, whole: Deployment, converter: Converter) -> Iterator[str]:
+def _to_world() -> Iterator[str]:
+    yield f"ip daddr != {{ {', '.join(NO_WORLD)} }}"
+    yield f"ip6 daddr != {{ {', '.join(NO_WORLD_6)} }}"
+
+
+def _allow_surfaces(agent: Agent, whole: Deployment, converter: Converter) -> Iterator[str]:
+    """Yield matches of what the agent may send to its surfaces; report what is not as it says."""
     open_ports: defaultdict[str, set[int]] = defaultdict(set)
     for surface in agent.surfaces:
         if surface.scheme == "egress":
-            yield from _to(NO_WORLD, NO_WORLD_6, "", "!= ")
+            yield from _to_world()
             if agent.mode == "transparent":
                 message = f"{agent.id} reaches governed hosts only on the ports 80 and 443"
-                converter.diagnostics.append(
-                    codes.SURFACE_PARTLY_REDIRECTED.at(surface.span, message)
-                )
+                diagnostic = codes.SURFACE_PARTLY_REDIRECTED.at(surface.span, message)
+                converter.diagnostics.append(diagnostic)
         elif surface.scheme == "service":
             for port, protocol in _ports(agent, surface, whole, converter):
                 open_ports[protocol.lower()].add(port)
+
     for protocol, ports in sorted(open_ports.items()):
-        listed = ", ".join(str(port) for port in sorted(ports))
-        yield from _to(CLUSTER, CLUSTER_6, f"meta l4proto {protocol} th dport {{ {listed} }}")
-    _shared(agent, whole, converter)
+        port_list = ", ".join(str(port) for port in sorted(ports))
+        yield from _to(CLUSTER, CLUSTER_6, f"meta l4proto {protocol} th dport {{ {port_list} }}")
+    _warn_of_shared_reach(agent, whole, converter)
 
 
 def _ports(
     agent: Agent, surface: Surface, whole: Deployment, converter: Converter
 ) -> set[tuple[int, str]]:
-    spec = next((each for each in whole.pod.services if surface.target in each.hosts), None)
+    """Return the ports on which an agent reaches a service, and report those that it doesn't."""
+    spec = _find_service(surface.target, whole.pod)
     if spec is None or spec.body is None:
         return set()  # reported elsewhere
-    listed = set(Converter(spec, converter.lookup, converter.pod, []).ports())
-    if not listed:
+
+    # What is wrong with the ports is reported where the service itself is converted.
+    ports = set(Converter(spec, converter.lookup, converter.pod, []).ports())
+    if not ports:
         message = (
             f"not carried over to Kubernetes: {surface.shown}, since {quote(surface.target)} "
             "names no port"
         )
         help_text = "add 'expose: [\"PORT\"]' to it"
-        converter.diagnostics.append(
-            codes.NOT_CARRIED.at(surface.span, message, help_text=help_text)
-        )
-    if agent.mode == "transparent" and (caught := listed & _REDIRECTED):
-        code = codes.SURFACE_REDIRECTED if listed == caught else codes.SURFACE_PARTLY_REDIRECTED
-        ports = " and ".join(str(port) for port, _ in sorted(caught))
-        converter.diagnostics.append(
-            code.at(surface.span, f"what {agent.id} sends to port {ports} goes to its proxy")
-        )
-        listed -= caught
-    return listed
+        diagnostic = codes.NOT_CARRIED.at(surface.span, message, help_text=help_text)
+        converter.diagnostics.append(diagnostic)
+
+    redirected_ports = ports & _REDIRECTED
+    if agent.mode == "transparent" and redirected_ports:
+        # An error only if the service has no other port.
+        code = codes.SURFACE_PARTLY_REDIRECTED
+        if ports == redirected_ports:
+            code = codes.SURFACE_REDIRECTED
+        port_names = " and ".join(str(port) for port, _ in sorted(redirected_ports))
+        message = f"what {agent.id} sends to port {port_names} goes to its proxy"
+        converter.diagnostics.append(code.at(surface.span, message))
+        ports -= redirected_ports
+
+    return ports
 
 
-def _shared(agent: Agent, whole: Deployment, converter: Converter) -> None:
-    """Warn that the agent reaches what its proxy reaches: policies do not
-    distinguish containers of one pod.
+def _find_service(host: str, pod: PodSpec) -> ServiceSpec | None:
+    for service in pod.services:
+        if host in service.hosts:
+            return service
+    return None
+
+
+def _warn_of_shared_reach(agent: Agent, whole: Deployment, converter: Converter) -> None:
+    """Warn that the agent reaches what its proxy reaches.
+
+    A policy does not distinguish the containers of one pod.
     """
-    named = reachable_services(agent, whole.pod)
-    others = sorted(reachable_from(agent, whole) - {*named})
-    if named and others:
-        at = next(surface.span for surface in agent.surfaces if surface.target in named)
+    services = reachable_services(agent, whole.pod)
+    others = sorted(reachable_from(agent, whole) - {*services})
+    if services and others:
+        # At the first surface that opens a port: the filter can't tell whose port it is.
+        at = next(surface.span for surface in agent.surfaces if surface.target in services)
         message = f"on a port of its surfaces {agent.id} reaches {', '.join(others)}, too"
         converter.diagnostics.append(codes.SHARED_REACH.at(at, message))
 
 
 def deny_all(pod: str) -> Object:
     """Return the policy of everybody: nothing in, and nothing out."""
-    everybody: Data = {
+    spec: Data = {
         "podSelector": {"matchLabels": labels(pod)},
         "policyTypes": ["Ingress", "Egress"],
     }
-    return kubernetes_object(
-        _API, "NetworkPolicy", object_name(pod, what="deny"), pod, spec=everybody
-    )
+    return kubernetes_object(_API, "NetworkPolicy", object_name(pod, what="deny"), pod, spec=spec)
 
 
-def policies(
-    deployment: Deployment, lookup: Lookup, diagnostics: list[Diagnostic]
-) -> dict[str, Object]:
-    """Return member → the policy that allows it something; ``cllama`` is a member
-    only of a gateway.
+def policies(whole: Deployment, lookup: Lookup, diagnostics: list[Diagnostic]) -> dict[str, Object]:
+    """Return member → the policy that allows it something.
+
+    ``cllama`` is a member only of a gateway.
     """
-    pod = deployment.pod_name
-    result: dict[str, Object] = {}
-    reached = _reachability(deployment)
-    narrowed = _narrowed(deployment, lookup, diagnostics) if deployment.is_gateway else {}
-    beside = not deployment.is_gateway
-    worldly = {
-        agent.id for agent in deployment.agents if (agent.has_proxy and beside) or has_egress(agent)
-    } | {PROXY}
-    worldly |= {
-        service.name.text
-        for service in _services(deployment.pod)
-        if _is_open(service, deployment.pod)
-    }
-    for member in sorted(reached):
-        callers = [name for name in sorted(reached) if member in reached[name]]
-        egress: list[Data] = (
-            [{"to": _peers(pod, sorted(reached[member]))}] if reached[member] else []
-        )
-        egress = narrowed.get(member, egress)
-        incoming: Object = {"from": _peers(pod, callers)}
+    pod = whole.pod_name
+    reachable = _reachability(whole)
+    narrow_egress = _narrowed_egress(whole, lookup, diagnostics) if whole.is_gateway else {}
+    worldly = _members_in_world(whole)
+
+    policy_of: dict[str, Object] = {}
+    for member in sorted(reachable):
+        # Both ends must allow a connection: the caller's egress, and the ingress of the called.
+        callers = [name for name in sorted(reachable) if member in reachable[name]]
+        ingress_rule: Object = {"from": _peers(pod, callers)}
         if member == PROXY:
-            incoming["ports"] = [{"protocol": "TCP", "port": port} for port in ENTRANCES]
-            egress += _state_rule(deployment)
+            # An agent must not reach a proxy's other ports, such as its metrics.
+            ingress_rule["ports"] = [{"protocol": "TCP", "port": port} for port in ENTRANCES]
+
+        if member in narrow_egress:
+            egress = narrow_egress[member]
+        elif reachable[member]:
+            egress = [{"to": _peers(pod, sorted(reachable[member]))}]
+        else:
+            egress = []
+
+        egress_rules = [*egress]
+        if member == PROXY:
+            egress_rules += _state_rule(whole)
+        egress_rules.append(_NAMES)
+        if member in worldly:
+            egress_rules.append(_WORLD)
+
         spec: Data = {
             "podSelector": {"matchLabels": labels(pod, member)},
             "policyTypes": ["Ingress", "Egress"],
-            "ingress": [incoming] if callers else [],
-            "egress": [*egress, _NAMES, *([_WORLD] if member in worldly else [])],
+            "ingress": [ingress_rule] if callers else [],
+            "egress": egress_rules,
         }
-        result[member] = kubernetes_object(
-            _API, "NetworkPolicy", object_name(pod, member), pod, spec=spec
-        )
-    return result
+        name = object_name(pod, member)
+        policy_of[member] = kubernetes_object(_API, "NetworkPolicy", name, pod, spec=spec)
+    return policy_of
+
+
+def _members_in_world(whole: Deployment) -> set[str]:
+    """Return the members that may reach the internet."""
+    members = {PROXY}
+    for agent in whole.agents:
+        # A policy is of a whole pod: with a sidecar in it, of the agent and its proxy. There the
+        # filter distinguishes them.
+        has_sidecar = agent.has_proxy and not whole.is_gateway
+        if has_sidecar or has_egress(agent):
+            members.add(agent.id)
+
+    for service in _services(whole.pod):
+        if _is_open(service, whole.pod):
+            members.add(service.name.text)
+    return members
 
 
 def _peers(pod: str, members: Iterable[str]) -> list[Data]:
     return [{"podSelector": {"matchLabels": labels(pod, member)}} for member in members]
 
 
-def _reachability(deployment: Deployment) -> dict[str, set[str]]:
-    reached = {agent.id: reachable_from(agent, deployment) for agent in deployment.agents}
-    if deployment.is_gateway and deployment.has_proxy:
-        reached[PROXY] = _called_hosts(deployment)
-        for agent in deployment.agents:
-            reached[agent.id] = _surface_hosts(agent, deployment) | (
-                {PROXY} if agent.has_proxy else set()
-            )
-    services = _services(deployment.pod)
+def _reachability(whole: Deployment) -> dict[str, set[str]]:
+    """Return member → the hosts of the pod that it may call."""
+    reachable: dict[str, set[str]] = {}
+    has_fleet = whole.is_gateway and whole.has_proxy
+    if has_fleet:
+        reachable[PROXY] = _called_hosts(whole)
+
+    for agent in whole.agents:
+        if not has_fleet:
+            reachable[agent.id] = reachable_from(agent, whole)
+            continue
+
+        reachable[agent.id] = {*reachable_services(agent, whole.pod)}
+        if agent.has_proxy:
+            reachable[agent.id].add(PROXY)
+
+    services = _services(whole.pod)
     for service in services:
         own = _networks(service)
-        reached[service.name.text] = {
+        reachable[service.name.text] = {
             other.name.text for other in services if other is not service and own & _networks(other)
         }
-    return reached
+    return reachable
 
 
-def reachable_from(agent: Agent, deployment: Deployment) -> set[str]:
+def reachable_from(agent: Agent, whole: Deployment) -> set[str]:
     """Return what an agent's pod may call: its surfaces, and what its proxy asks for it."""
-    names = set(reachable_services(agent, deployment.pod))
+    names = set(reachable_services(agent, whole.pod))
     if agent.has_proxy:
-        names |= {*agent.called_services, *hosts_in_settings(deployment.resolved)}
-    return names & {host for service in deployment.pod.services for host in service.hosts}
+        names |= {*agent.called_services, *hosts_in_settings(whole.resolved)}
+    return names & _hosts(whole.pod)
 
 
-def _surface_hosts(agent: Agent, deployment: Deployment) -> set[str]:
-    return {*reachable_services(agent, deployment.pod)}
+def _called_hosts(whole: Deployment) -> set[str]:
+    """Return the hosts of the pod that the proxies call for any agent."""
+    hosts = {*hosts_in_settings(whole.resolved)}
+    for agent in whole.agents:
+        if agent.has_proxy:
+            hosts |= {*agent.called_services}
+    return hosts & _hosts(whole.pod)
 
 
-def _called_hosts(deployment: Deployment) -> set[str]:
-    called = {
-        name for agent in deployment.agents if agent.has_proxy for name in agent.called_services
-    }
-    called |= {*hosts_in_settings(deployment.resolved)}
-    return called & {host for service in deployment.pod.services for host in service.hosts}
+def _hosts(pod: PodSpec) -> set[str]:
+    return {host for service in pod.services for host in service.hosts}
 
 
-def _narrowed(
-    deployment: Deployment, lookup: Lookup, diagnostics: list[Diagnostic]
+def _narrowed_egress(
+    whole: Deployment, lookup: Lookup, diagnostics: list[Diagnostic]
 ) -> dict[str, list[Data]]:
-    """Return each agent's egress in a gateway: its proxies, and of each surface the
-    ports, which no filter opens there.
+    """Return each agent's egress in a gateway: its proxies, and the ports of each surface.
+
+    No filter opens ports there, so the policies name them.
     """
-    pod = deployment.pod_name
-    result: dict[str, list[Data]] = {}
-    for agent in deployment.agents:
+    pod = whole.pod_name
+    egress: dict[str, list[Data]] = {}
+    for agent in whole.agents:
         converter = Converter(agent.spec, lookup, pod, diagnostics)
-        rules: list[Data] = [{"to": _peers(pod, [PROXY])}] if agent.has_proxy else []
+        rules_of_agent: list[Data] = []
+        if agent.has_proxy:
+            rules_of_agent.append({"to": _peers(pod, [PROXY])})
+
         for surface in agent.surfaces:
-            if surface.scheme == "service" and (
-                listed := sorted(_ports(agent, surface, deployment, converter))
-            ):
+            if surface.scheme != "service":
+                continue
+
+            # A rule without ports would allow all of them.
+            open_ports = sorted(_ports(agent, surface, whole, converter))
+            if open_ports:
                 ports: list[Data] = [
-                    {"protocol": protocol, "port": port} for port, protocol in listed
+                    {"protocol": protocol, "port": port} for port, protocol in open_ports
                 ]
-                rules.append({"to": _peers(pod, [surface.target]), "ports": ports})
-        result[agent.id] = rules
-    return result
+                rules_of_agent.append({"to": _peers(pod, [surface.target]), "ports": ports})
+
+        egress[agent.id] = rules_of_agent
+    return egress
 
 
-def _state_rule(deployment: Deployment) -> list[Data]:
-    """Return the way to a state that is no service of the pod, by its URL: its address, its
-    namespace, or our own namespace.
+def _state_rule(whole: Deployment) -> list[Data]:
+    """Return the egress rule for a state that is no service of the pod.
+
+    Its URL says where it is: at an address, in a namespace (``name.namespace.svc``), or by a bare
+    name in our own namespace.
     """
-    server = state_server(deployment)
-    if server is None or server.host in {
-        host for service in deployment.pod.services for host in service.hosts
-    }:
+    server = state_server(whole)
+    if server is None or server.host in _hosts(whole.pod):
         return []
-    labels_of_name = server.host.split(".")
-    if (address := parse_ip(server.host)) is not None:
+
+    address = parse_ip(server.host)
+    parts = server.host.split(".")
+    if address is not None:
         peer: Data = {"ipBlock": {"cidr": f"{address}/{address.max_prefixlen}"}}
-    elif len(labels_of_name) == 1:
+    elif len(parts) == 1:
         peer = {"podSelector": {}}
-    elif labels_of_name[2:3] == ["svc"]:
-        peer = {
-            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": labels_of_name[1]}}
-        }
+    elif parts[2:3] == ["svc"]:
+        namespace: Data = {"kubernetes.io/metadata.name": parts[1]}
+        peer = {"namespaceSelector": {"matchLabels": namespace}}
     else:
         return []  # a public name: the proxies reach the world
     return [{"to": [peer], "ports": [{"protocol": "TCP", "port": server.port}]}]
 
 
 def _services(pod: PodSpec) -> list[ServiceSpec]:
+    """Return the services that are no agents."""
     return [
         service for service in pod.services if service.agent is None and service.body is not None
     ]
@@ -327,11 +411,15 @@ def _networks(service: ServiceSpec) -> set[str]:
     """Return the Compose networks of a service; one that names none is on ``default``."""
     node = child(service.body, "networks")
     names = {entry.key.text for entry in entries_of(node)}
-    return names | {item.text for item in items_of(node) if isinstance(item, ScalarNode)} or {
-        "default"
-    }
+    names |= {item.text for item in items_of(node) if isinstance(item, ScalarNode)}
+    return names or {"default"}
 
 
 def _is_open(service: ServiceSpec, pod: PodSpec) -> bool:
-    internals = (child(pod.document, "networks", name, "internal") for name in _networks(service))
-    return any(not (isinstance(each, ScalarNode) and each.text == "true") for each in internals)
+    """Return whether a service reaches the world: some network of it is not ``internal``."""
+    for name in _networks(service):
+        internal = child(pod.document, "networks", name, "internal")
+        is_internal = isinstance(internal, ScalarNode) and internal.text == "true"
+        if not is_internal:
+            return True
+    return False

@@ -11,30 +11,34 @@ from claw_compile.output.yaml_text import Data
 type Object = dict[str, Data]
 
 PROXY_UID = 52110
-"""The proxy's user, which no image usually has: the guard lets this user out, and
-would not hold such an image.
+"""The proxy's user. The guard lets this user out, so it is a number that no image is likely to use.
 """
-_MAX_NAME = 52  # The longest name; the controllers add to it
+_MAX_NAME = 52  # The API takes 63 characters, and controllers append to the names of their pods
 _DIGESTED = re.compile(r".*-[0-9a-f]{8}")
 
-type Kept = Literal["volume", "secret"]  # Kinds of names of the pod file that are no member
+type NonMember = Literal["volume", "secret"]  # What the pod file names besides members
 type PodWide = Literal[
     "ca", "ca-public", "auth", "secrets", "proxy-env", "deny", "state", "metrics", "history"
 ]
 
 
-def object_name(pod: str, named: str | None = None, what: Kept | PodWide | None = None) -> str:
-    """Return ``pod-member``, ``pod-notes.volume`` or ``pod.deny``: a name that the
-    API takes, and that is unique.
+def object_name(
+    pod: str, name_in_pod: str | None = None, what: NonMember | PodWide | None = None
+) -> str:
+    """Return a name that the API takes, and that is unique.
 
-    Nothing of the pod file has a dot here: what follows one is ours, as in a member's ``.env``, and
-    says what it is. A name that had to be changed has a digest, and so has one that looks as if it
-    had.
+    It is ``pod-member``, ``pod-notes.volume`` or ``pod.deny``.
+
+    Names of the pod file get no dot here. What follows a dot is ours, as in a member's ``.env``,
+    and says what the object is. A name that had to be changed gets a digest; so does one that looks
+    as if it had a digest, because it could otherwise be the changed name of another.
     """
-    whole = pod if named is None else f"{pod}-{named}"
-    safe = re.sub(r"[^a-z0-9-]", "-", whole.lower()).strip("-")[:_MAX_NAME]
-    if safe != whole or _DIGESTED.fullmatch(safe):
-        safe = f"{safe}-{hashlib.sha256(whole.encode()).hexdigest()[:8]}"
+    full_name = pod if name_in_pod is None else f"{pod}-{name_in_pod}"
+    safe = re.sub(r"[^a-z0-9-]", "-", full_name.lower()).strip("-")[:_MAX_NAME]
+    if safe != full_name or _DIGESTED.fullmatch(safe):
+        digest = hashlib.sha256(full_name.encode()).hexdigest()[:8]
+        safe = f"{safe}-{digest}"
+
     return safe if what is None else f"{safe}.{what}"
 
 
@@ -76,26 +80,29 @@ def claim(name: str, pod: str, access: str = "ReadWriteOnce", size: str = "1Gi")
 
 
 def service(name: str, pod: str, ports: Sequence[tuple[int, str]]) -> Object:
-    listed: Data = [
+    """Return the Service that gives the member ``name`` its host name in the namespace."""
+    port_list: Data = [
         {"name": f"{protocol.lower()}-{port}", "port": port, "protocol": protocol}
         for port, protocol in ports
     ]
-    return kubernetes_object(
-        "v1", "Service", name, pod, spec={"selector": labels(pod, name), "ports": listed}
-    )
+    spec: Data = {"selector": labels(pod, name), "ports": port_list}
+    return kubernetes_object("v1", "Service", name, pod, spec=spec)
 
 
 def deployment(name: str, pod: str, member: str, template: Object, replicas: int = 1) -> Object:
-    """Return a Deployment; what holds a volume or an identity is not run twice,
-    even for a moment.
+    """Return a Deployment; ``template`` is the spec of its pods, with their ``annotations``.
+
+    Its pods are stopped before new ones start: what holds a volume or an identity must not run
+    twice, even for a moment.
     """
     annotations: Data = template.pop("annotations", {})
-    described: Data = {"labels": labels(pod, member), "annotations": annotations}
+    metadata: Data = {"labels": labels(pod, member), "annotations": annotations}
+
     spec: Data = {
         "replicas": replicas,
         "strategy": {"type": "Recreate"},
         "selector": {"matchLabels": labels(pod, member)},
-        "template": {"metadata": described, "spec": template},
+        "template": {"metadata": metadata, "spec": template},
     }
     return kubernetes_object("apps/v1", "Deployment", name, pod, spec=spec)
 
@@ -103,30 +110,41 @@ def deployment(name: str, pod: str, member: str, template: Object, replicas: int
 def parse_env_pairs(env_file: bytes) -> dict[str, bytes]:
     """Parse an env file of ours: one ``NAME=value`` a line, taken as it is.
 
-    Only a line feed ends a line.
+    Only a line feed ends a line: ``splitlines`` would cut a value at other characters, too.
     """
-    pairs = (line.partition(b"=") for line in env_file.split(b"\n") if line)
-    return {name.decode(): value for name, _, value in pairs}
+    pairs: dict[str, bytes] = {}
+    for line in env_file.split(b"\n"):
+        if line:
+            name, _, value = line.partition(b"=")
+            pairs[name.decode()] = value
+    return pairs
 
 
 def secret_keys(paths: Sequence[str]) -> dict[str, str]:
-    """Return path → a key that a Secret takes, each once."""
+    """Return path → a key that a Secret takes, each once; it takes no ``/``."""
     keys: dict[str, str] = {}
     for index, path in enumerate(sorted(paths)):
         key = re.sub(r"[^-._a-zA-Z0-9]", "_", path).lstrip(".")[:200]
-        keys[path] = key if key and key not in keys.values() else f"{index}-{key}"
+        is_free = bool(key) and key not in keys.values()
+        keys[path] = key if is_free else f"{index}-{key}"
     return keys
 
 
 def restricted(uid: int | None = None, *, add: Sequence[str] = ()) -> Object:
-    """Return the security context of a container without rights."""
-    capabilities: Data = {"drop": ["ALL"]} | ({"add": list(add)} if add else {})
+    """Return the security context of a container without rights, but for the capabilities ``add``.
+
+    Without ``uid`` the image or the caller says which user it is.
+    """
+    capabilities: Object = {"drop": ["ALL"]}
+    if add:
+        capabilities["add"] = [*add]
+
     context: Object = {
         "allowPrivilegeEscalation": False,
         "capabilities": capabilities,
         "readOnlyRootFilesystem": True,
         "seccompProfile": {"type": "RuntimeDefault"},
     }
-    return context | (
-        {} if uid is None else {"runAsUser": uid, "runAsGroup": uid, "runAsNonRoot": uid != 0}
-    )
+    if uid is not None:
+        context |= {"runAsUser": uid, "runAsGroup": uid, "runAsNonRoot": uid != 0}
+    return context
