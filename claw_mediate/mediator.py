@@ -31,9 +31,9 @@ from claw_mediate.broker.calls import Caller, NativeCalls
 from claw_mediate.core import json_splice
 from claw_mediate.core.api_paths import (
     Endpoint,
-    StoredPath,
+    KeptPath,
     creates_object,
-    find_stored,
+    find_kept,
     is_ambiguous,
 )
 from claw_mediate.core.http import (
@@ -50,6 +50,7 @@ from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.base import Dialect, RunnerRequest, UnreadableRequestError
 from claw_mediate.dialects.model_only import read_model
 from claw_mediate.dialects.openai import chat as openai_chat
+from claw_mediate.dialects.responses import kept as kept_responses
 from claw_mediate.dialects.responses import response as openai_responses
 from claw_mediate.http.content_coding import DecodingError
 from claw_mediate.http.large_bodies import compute
@@ -68,14 +69,14 @@ from claw_mediate.tools.executor import ToolExecutor
 from claw_mediate.turns.budgets import Budgets, PriceList
 from claw_mediate.turns.context import DialectRequest
 from claw_mediate.turns.continuity import Continuity
-from claw_mediate.turns.object_lists import ObjectLists
-from claw_mediate.turns.ownership import Ownership
+from claw_mediate.turns.kept.object_lists import ObjectLists
+from claw_mediate.turns.kept.ownership import Ownership
+from claw_mediate.turns.kept.provider_objects import ProviderObjects
+from claw_mediate.turns.kept_objects import KeptObjects
 from claw_mediate.turns.passthrough import OtherPaths, Owners, Passthrough
 from claw_mediate.turns.pipeline import RequestPreparer, Stages, TurnPipeline
-from claw_mediate.turns.provider_objects import ProviderObjects
 from claw_mediate.turns.recorder import Recorder
 from claw_mediate.turns.registry import Memory, Peers, TurnRegistry
-from claw_mediate.turns.stored_objects import StoredObjects
 from claw_mediate.workers import worker as workers
 
 
@@ -162,7 +163,9 @@ class Mediator:
         )
         owners = Owners(ownership, objects)
         self.passthrough = Passthrough(self.registry, routing, paths, recorder, owners)
-        self._stored = StoredObjects(self._peers.upstream, routing, owners, self.passthrough)
+        self._stored = KeptObjects(
+            self._peers.upstream, routing, owners, self.passthrough, kept_responses
+        )
         lists = ObjectLists(self._peers.upstream, routing, objects)
         self.other_paths = OtherPaths(self.passthrough, paths, self._budgets, owners, lists)
         continuity = Continuity(self.state.store, log)
@@ -481,11 +484,11 @@ def _spoken(match: PathMatch | None) -> Spoken | None:
     return None if match is None or match.row.endpoint is None else DIALECTS[match.row.endpoint]
 
 
-def _find_object(request: Request) -> StoredPath | None:
+def _find_object(request: Request) -> KeptPath | None:
     """Return what the path names of what a provider keeps; None for other paths,
     and for one that makes something new.
     """
-    return None if creates_object(request.method, request.path) else find_stored(request.path)
+    return None if creates_object(request.method, request.path) else find_kept(request.path)
 
 
 async def _without_own_token(admitted: Identity, body: bytes) -> bytes:
@@ -511,5 +514,6 @@ def _read(agent: Agent, spoken: Spoken, body: bytes) -> RunnerRequest:
             raise
         return read_model(body)
     if spoken.counts or spoken.side_request is not None:
-        view = replace(view, is_kept=False, side_request=spoken.side_request)
+        kept = None if view.kept is None else replace(view.kept, keeps_response=False)
+        view = replace(view, kept=kept, side_request=spoken.side_request)
     return view

@@ -8,7 +8,7 @@ The first agent that saves an id of a provider's owns it, as long as it has an e
 provider that can be made to repeat an id makes nobody else its owner. Entries of two owners that an
 earlier version wrote stay as they are.
 
-    responses, conversations   ``OwnedObject``: with all that must be known to go on from one
+    responses, conversations   ``KeptObject``: with all that must be known to go on from one
     files, batches, …          ``ProviderObject``: whose it is, and where. They outlive conversations, so they stay longer
 """
 
@@ -51,49 +51,44 @@ class ProviderObject(msgspec.Struct, frozen=True, array_like=True):
         return ObjectName(self.kind, self.id)
 
 
-class OwnedObject(msgspec.Struct, frozen=True, array_like=True):
+class KeptObject(msgspec.Struct, frozen=True, array_like=True):
     """A response or a conversation that a provider keeps.
 
     A record that an earlier version wrote may end before any member.
     """
 
     id: str  # As the runner knows it
-    provider_id: (
-        str  # As the provider knows it: another one where a stream began before it was known
-    )
+    provider_id: str
+    """As the provider knows it: another one where a stream began before it was known."""
     provider: str
     key_label: str = ""
     previous: str = ""  # The id of the response that it goes on from, as the runner knows it
     session: str = ""  # The session of the turn that made it
     anchors: tuple[str, ...] = ()  # Keys of the answers that it holds
-    hidden_ids: tuple[
-        str, ...
-    ] = ()  # Ids of the items and calls that only the provider saw of its turn
-    hidden_responses: tuple[
-        str, ...
-    ] = ()  # Ids of responses of the same turn that nobody goes on from
-    # Items (JSON, comma separated) that stand first in the ``input`` of the next request that names
-    # it
-    owed: bytes = b""
+    hidden_ids: tuple[str, ...] = ()
+    """Ids of the items and calls that only the provider saw of its turn."""
+    hidden_responses: tuple[str, ...] = ()
+    """Ids of responses of the same turn that nobody goes on from."""
+    pending_results: bytes = b""
+    """Items (JSON, comma separated) that the provider still waits for: they go first in the
+    ``input`` of the next request that names the object.
+    """
     delivered: bytes = b""  # The body that the runner got, where the provider keeps another one
     is_plain: bool = False  # True if it was forwarded without managed tools and hidden items
-    managed_names: tuple[
-        str, ...
-    ] = ()  # Names by which managed tools were offered in its turn, or before
+    managed_names: tuple[str, ...] = ()
+    """Names by which managed tools were offered in its turn, or before."""
     tool_choice: bytes = b""  # The runner's own (JSON), where the provider got another one
-    instructions: int = (
-        -1
-    )  # How many characters of the provider's ``instructions`` are the runner's; -1: all
+    instructions: int = -1
+    """How many characters of the provider's ``instructions`` are the runner's; -1: all."""
     turn: str = ""  # Of a conversation: the last turn in it
-    is_disputed: bool = (
-        False  # True if the provider refused what is owed: the next request goes without it
-    )
+    is_disputed: bool = False
+    """True if the provider refused the pending results: the next request goes without them."""
 
 
 class OwnershipStore(Protocol):
-    """A persistent store of owned objects. Every method but ``close`` raises ``StoreError``."""
+    """A persistent store of kept objects. Every method but ``close`` raises ``StoreError``."""
 
-    async def save(self, agent_id: str, owned: OwnedObject, *, may_share: bool = False) -> bool:
+    async def save(self, agent_id: str, kept: KeptObject, *, may_share: bool = False) -> bool:
         """Store an object, in the place of the agent's earlier one with its id;
         return whether it was.
 
@@ -101,7 +96,7 @@ class OwnershipStore(Protocol):
         ``may_share``: then, too.
         """
 
-    async def find(self, agent_id: str, object_id: str) -> OwnedObject | None:
+    async def find(self, agent_id: str, object_id: str) -> KeptObject | None:
         """Return the agent's object with that id, and mark it used; None if the agent has none."""
 
     async def delete(self, agent_id: str, object_id: str) -> None:
@@ -126,15 +121,15 @@ class OwnershipStore(Protocol):
     async def close(self) -> None: ...
 
 
-def encode_owned(owned: OwnedObject) -> bytes:
+def encode_kept(kept: KeptObject) -> bytes:
     """Return the record of an object."""
-    return msgspec.msgpack.encode(owned)
+    return msgspec.msgpack.encode(kept)
 
 
-def decode_owned(record: bytes) -> OwnedObject:
+def decode_kept(record: bytes) -> KeptObject:
     """Return the object of a record. Raise ``StoreError`` for one that can't be read."""
     try:
-        return msgspec.msgpack.decode(record, type=OwnedObject)
+        return msgspec.msgpack.decode(record, type=KeptObject)
     except msgspec.DecodeError as error:
         raise StoreError(f"what is kept of a response can't be read: {error}") from error
 

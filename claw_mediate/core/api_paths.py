@@ -73,7 +73,7 @@ def _find_endpoint(path: str) -> Endpoint | None:
 type StoredKind = Literal["responses", "conversations"]
 
 
-class StoredPath(NamedTuple):
+class KeptPath(NamedTuple):
     """The path of something that a provider keeps, in the one spelling in which it is sent."""
 
     prefix: str  # Up to the kind
@@ -92,25 +92,25 @@ class StoredPath(NamedTuple):
 _STORED = re.compile(r"(.*?)/(responses|conversations)(?:/([^/]+)(.*))?", re.IGNORECASE | re.DOTALL)
 
 
-def find_stored(path: str) -> StoredPath | None:
+def find_kept(path: str) -> KeptPath | None:
     """Return what a path names of what a provider keeps; None for other paths. Ids keep their case.
 
-    >>> find_stored("/v1/x/../Responses/resp%5FA//input_items?limit=1")
-    StoredPath(prefix='/v1', kind='responses', id='resp_A', part='/input_items', query='limit=1')
-    >>> find_stored("/v1/chat/completions")
+    >>> find_kept("/v1/x/../Responses/resp%5FA//input_items?limit=1")
+    KeptPath(prefix='/v1', kind='responses', id='resp_A', part='/input_items', query='limit=1')
+    >>> find_kept("/v1/chat/completions")
     """
     match = _STORED.fullmatch(resolve_path(path))
     if match is None:
         return None
     kind: StoredKind = "responses" if match[2].lower().startswith("r") else "conversations"
-    return StoredPath(match[1], kind, match[3] or "", match[4] or "", path.partition("?")[2])
+    return KeptPath(match[1], kind, match[3] or "", match[4] or "", path.partition("?")[2])
 
 
 def creates_object(method: str, path: str) -> bool:
     """Return whether the provider keeps something new under the id that it answers
     with, on a path of no dialect.
     """
-    found = find_stored(path) if method.upper() == "POST" else None
+    found = find_kept(path) if method.upper() == "POST" else None
     return found is not None and found.kind == "conversations" and not found.id
 
 

@@ -81,10 +81,10 @@ class ModelResponse(msgspec.Struct, frozen=True):
     usage: JsonObject = msgspec.field(default_factory=dict)
     id: str = ""  # The provider's own id, in dialects in which a request can name it
     is_kept: bool = False  # True if the provider says that it keeps the response
-    owed: tuple[
-        bytes, ...
-        # Answers to calls that left the view, and that a provider that keeps the response waits for
-    ] = ()
+    pending_results: tuple[bytes, ...] = ()
+    """Results for calls we dropped from the view; a provider that keeps the response still expects
+    them.
+    """
     # The provider and model that made it; "" where an earlier attempt at the turn recorded it
     maker: str = ""
     headers: tuple[tuple[str, str], ...] = ()  # The headers that the runner may see

@@ -12,6 +12,7 @@ from claw_mediate.core.object_ids import AnswerShape
 from claw_mediate.core.session_id import NO_HINTS, SessionHints
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import ModelResponse, Round, ToolUse
+from claw_mediate.dialects.kept import KeptReferences
 from claw_state.continuity import Anchor
 
 MAX_MESSAGES = 50_000  # A request with more is no conversation
@@ -58,12 +59,10 @@ class RunnerRequest(msgspec.Struct, frozen=True):
     stream: bool = False
     include_usage: bool = False
     declared_tools: tuple[str, ...] = ()  # Names of the runner's own tools, of any type
-    declares_elsewhere: bool = (
-        False  # True if the runner may have tools that the request does not name
-    )
-    bypass: str | None = (
-        None  # The intervention by which this request gets no tools, where its form rules them out
-    )
+    declares_elsewhere: bool = False
+    """True if the runner may have tools that the request does not name."""
+    bypass: str | None = None
+    """The intervention by which this request gets no tools, because its form rules them out."""
     tool_choice: JsonObject | str | None = None
     load_evidence: Callable[[], Evidence] = Evidence
     """Reads every word of the conversation: called once, and only where the evidence is needed."""
@@ -71,51 +70,41 @@ class RunnerRequest(msgspec.Struct, frozen=True):
     """Finds what may be a part of an answer that was cut off, the shortest first."""
     session_hints: SessionHints = NO_HINTS
     user_texts: tuple[str, ...] = ()
-    """The user's messages, oldest first; the parts of a message are separated by
-    line breaks, since words end there.
+    """The user's messages, oldest first; the parts of a message are separated by line breaks,
+    since words end there.
     """
     system: str = ""  # The visible text of the system prompt
     max_tokens: int | None = None  # The limit of the response's length
-    prefill_text: str | None = (
-        # The text of the last message where it is the assistant's, which the model is to continue
-        None
-    )
+    prefill_text: str | None = None
+    """The text of the last message if it is the assistant's, which the model is to continue."""
     uses_functions: bool = False
-    """True if the runner declares ``functions`` (OpenAI, before tools), and expects
-    a ``function_call`` back.
+    """True if the runner declares ``functions`` (OpenAI, before tools), and expects a
+    ``function_call`` back.
     """
-    model_span: tuple[int, int] | None = (
-        None  # The place of the model's name in a form; None where the body is JSON
-    )
-    side_request: str | None = (
-        None  # The rule by which this is a side request, where the runner's program says so itself
-    )
-    is_kept: bool = (
-        False  # True if the provider keeps the response, so that a later request may name it
-    )
-    instructions_length: int = 0  # Characters of the system prompt that a kept response repeats
-    previous_response: str = ""  # The id of the kept response that the request goes on from
-    # The id of the conversation that the provider keeps, and puts the request and its response into
-    conversation: str = ""
-    # True if the request leans on what only one provider keeps: no other one can answer it
-    is_bound: bool = False
-    go_on_from: Callable[[str, bytes], bytes] | None = None
-    """Returns the body with the provider's own id of the response that it goes on
-    from, and with owed items (JSON, comma separated) before the runner's own. None where a request
-    can't name what a provider keeps.
+    model_span: tuple[int, int] | None = None
+    """The place of the model's name in a form; None where the body is JSON."""
+    side_request: str | None = None
+    """The rule by which this is a side request, if the runner's program says so itself."""
+    kept: KeptReferences | None = None
+    """What the request says about what its provider keeps; None in protocols in which providers
+    keep nothing.
     """
-    history_body: bytes | None = (
-        None  # A form as history records it, as JSON: its fields, and the sizes of its files
-    )
+    history_body: bytes | None = None
+    """A form as history records it, as JSON: its fields, and the sizes of its files."""
 
     @property
     def evidence(self) -> Evidence:
         return self.load_evidence()
 
     @property
+    def conversation(self) -> str:
+        """Return the id of the conversation that the provider puts the request into, or ""."""
+        return self.kept.conversation if self.kept is not None else ""
+
+    @property
     def keeps_rounds(self) -> bool:
-        """Return whether the provider keeps every round of the turn: nothing is
-        left out, and only what is new is sent.
+        """Return whether the provider keeps every round of the turn: nothing is left out, and only
+        what is new is sent.
         """
         return bool(self.conversation)
 

@@ -18,7 +18,7 @@ from claw_mediate.dialects.base import Dialect
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.turns.context import DialectRequest, TurnContext
-from claw_mediate.turns.ownership import marks_of
+from claw_mediate.turns.kept.records import marks_of
 from claw_state.continuity import Anchor, ContinuityStore, StoredRounds, join_by_id
 from claw_state.health import StateUnavailableError
 from claw_state.url import StoreError

@@ -29,12 +29,7 @@ from claw_mediate.core.types import (
     ToolUse,
     TurnGenerator,
 )
-from claw_mediate.dialects.base import (
-    Dialect,
-    MakerRequests,
-    RequestVariants,
-    UnreadableResponseError,
-)
+from claw_mediate.dialects.base import Dialect, MakerRequests, UnreadableResponseError
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.failover import (
     ModelCall,
@@ -98,18 +93,14 @@ class TurnDriver:
         self,
         dialect: Dialect,
         catalog: ToolCatalog,
-        variants: RequestVariants | MakerRequests,
+        requests: MakerRequests,
         ports: Ports,
         checkpoint: TurnCheckpoint,
     ) -> None:
         self._dialect = dialect
         self._catalog = catalog
-        self._requests = (
-            variants
-            if isinstance(variants, MakerRequests)
-            else MakerRequests("", lambda _: variants)
-        )
-        self._variants = self._requests.build(self._requests.first)
+        self._requests = requests
+        self._variants = requests.build(requests.first)
         # The provider and model that was asked for responses that can be sent back whole, in this
         # model call
         self._asked = ""

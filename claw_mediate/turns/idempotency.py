@@ -103,8 +103,10 @@ def cut_answers(request: Request, view: RunnerRequest) -> list[CutAnswer]:
 
 
 def _scope(request: Request, view: RunnerRequest) -> tuple[str, str, str]:
-    named = read_session_id(request.headers, view.session_hints)
-    return request.normalized_path, named, view.previous_response or view.conversation
+    session = read_session_id(request.headers, view.session_hints)
+    kept = view.kept
+    named = "" if kept is None else kept.previous_response or kept.conversation
+    return request.normalized_path, session, named
 
 
 def is_retry(request: Request) -> bool:

@@ -34,7 +34,7 @@ from claw_contract.redaction.redactor import Redactor
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core import json_splice
-from claw_mediate.core.api_paths import creates_object, find_stored, is_batch
+from claw_mediate.core.api_paths import creates_object, find_kept, is_batch
 from claw_mediate.core.cost import ReceivedAnswer
 from claw_mediate.core.http import (
     Forward,
@@ -70,12 +70,12 @@ from claw_mediate.providers.routing import (
 )
 from claw_mediate.turns.budgets import Admission, Budgets
 from claw_mediate.turns.context import RequestContext, TurnResult
-from claw_mediate.turns.fetched_document import answer_with
-from claw_mediate.turns.object_lists import ObjectLists
-from claw_mediate.turns.ownership import Ownership
-from claw_mediate.turns.provider_objects import RECORDED_ELSEWHERE, ProviderObjects
+from claw_mediate.turns.kept.fetched_document import answer_with
+from claw_mediate.turns.kept.object_lists import ObjectLists
+from claw_mediate.turns.kept.ownership import Ownership
+from claw_mediate.turns.kept.provider_objects import RECORDED_ELSEWHERE, ProviderObjects
 from claw_mediate.turns.recorder import Recorder
-from claw_state.ownership import OwnedObject, ProviderObject
+from claw_state.ownership import KeptObject, ProviderObject
 
 type Purpose = Literal["answer", "count", "side request"]
 
@@ -93,10 +93,10 @@ class PassthroughHandle:
 
     The codes of other paths are not believed: some refuse every ordinary key.
     """
-    kept_as: OwnedObject | None = (
+    kept_as: KeptObject | None = (
         None  # What the provider keeps of it, but for its id; None where it keeps nothing
     )
-    conversation: OwnedObject | None = None  # The conversation that the provider puts it into
+    conversation: KeptObject | None = None  # The conversation that the provider puts it into
     scope: str | None = None  # What a 429 is about (``KeyAnswer``)
     hides_usage: bool = (
         False  # True if we asked for the usage of the stream, and the runner did not
@@ -112,8 +112,8 @@ class ForwardDetails:
     purpose: Purpose = (
         "answer"  # A count of tokens is no line of history; a side request is not remembered
     )
-    kept: OwnedObject | None = None  # What it goes on from: that provider is asked, with that key
-    kept_as: OwnedObject | None = None  # What the provider will keep of it, without its id
+    kept: KeptObject | None = None  # What it goes on from: that provider is asked, with that key
+    kept_as: KeptObject | None = None  # What the provider will keep of it, without its id
     admission: Admission | None = (
         None  # What is reserved for it; None for an agent without a limit in dollars
     )
@@ -277,7 +277,7 @@ class Passthrough:
             return provider_target(provider, match, request.path)
 
         # A dialect's path, or that of a stored object, which were decided about as such.
-        if is_dialect or find_stored(request.path) is not None:
+        if is_dialect or find_kept(request.path) is not None:
             return provider.base_url, provider.strip_base_path(request.path)
 
         return None
@@ -374,9 +374,9 @@ class Passthrough:
         latency_ms = round((time.monotonic() - ticket.started) * 1000)
         is_ok = whole and status < 400  # noqa: PLR2004 - HTTP's errors begin there
         if is_ok and ticket.conversation is not None:
-            # What was owed to it went along, and no earlier turn of it can be resumed any more.
+            # The results that it waited for went along, and no earlier turn of it can be resumed any more.
             settled = msgspec.structs.replace(
-                ticket.conversation, owed=b"", turn=ticket.context.turn_id
+                ticket.conversation, pending_results=b"", turn=ticket.context.turn_id
             )
             self._ownership.save_soon(ticket.context.agent, settled)
         result = TurnResult(status, is_ok, body, latency_ms=latency_ms)
@@ -424,7 +424,7 @@ class Passthrough:
         return respond(503, body, retry_after=str(math.ceil(seconds)))
 
 
-def _conversation(view: RunnerRequest | None, about: ForwardDetails) -> OwnedObject | None:
+def _conversation(view: RunnerRequest | None, about: ForwardDetails) -> KeptObject | None:
     """Return the conversation that the provider puts a request into; None where it
     puts it into none.
     """
@@ -610,7 +610,7 @@ class OtherPaths:
             if isinstance(found, RunnerResponse):
                 return found
             admission = found
-        kept_as = OwnedObject("", "", "") if creates_object(request.method, request.path) else None
+        kept_as = KeptObject("", "", "") if creates_object(request.method, request.path) else None
         with self._budgets.held(admitted.agent, view.model if view is not None else "", admission):
             is_read = body is not None
             details = dataclasses.replace(
@@ -687,7 +687,7 @@ def _may_name_responses(request: Request) -> bool:
         json_splice.find_members(request.body, ["endpoint"])
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, json_splice.JsonSpliceError):
         return True
-    return find_stored("/" + endpoint) is not None
+    return find_kept("/" + endpoint) is not None
 
 
 def has_policy(agent: Agent) -> bool:

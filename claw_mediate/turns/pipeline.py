@@ -40,7 +40,6 @@ from claw_mediate.telemetry.timing import Stopwatch
 from claw_mediate.turns.budgets import Admission, Budgets
 from claw_mediate.turns.context import DialectRequest, TurnContext
 from claw_mediate.turns.continuity import Continuity
-from claw_mediate.turns.conversation import KeptConversation
 from claw_mediate.turns.idempotency import (
     POLL_SECONDS,
     CompletedTurn,
@@ -50,14 +49,16 @@ from claw_mediate.turns.idempotency import (
     fingerprint,
     is_retry,
 )
-from claw_mediate.turns.ownership import Ownership, owned_request
+from claw_mediate.turns.kept.conversation import KeptConversation
+from claw_mediate.turns.kept.ownership import Ownership
+from claw_mediate.turns.kept.provider_objects import ProviderObjects
+from claw_mediate.turns.kept.records import describe_forwarded
 from claw_mediate.turns.passthrough import ForwardDetails, Passthrough, Purpose, has_policy
-from claw_mediate.turns.provider_objects import ProviderObjects
 from claw_mediate.turns.registry import RunningTurn, TurnRegistry
 from claw_mediate.turns.response import stored_response
 from claw_state.health import StateUnavailableError
 from claw_state.journal import AttemptKind, RequestFingerprint
-from claw_state.ownership import OwnedObject
+from claw_state.ownership import KeptObject
 from claw_state.url import StoreError
 
 _MAX_CATALOGS = 256
@@ -118,7 +119,8 @@ class RequestPreparer:
     def _catalog(self, incoming: DialectRequest) -> ToolCatalog:
         agent, view = incoming.agent, incoming.view
         room = incoming.dialect.MAX_TOOLS - len(view.declared_tools)
-        earlier = frozenset(incoming.kept.managed_names if incoming.kept is not None else ())
+        predecessor = incoming.predecessor
+        earlier = frozenset(predecessor.managed_names if predecessor is not None else ())
         key = (agent.id, frozenset(view.declared_tools), room, view.declares_elsewhere, earlier)
         tools, catalog = self._catalogs.get(key, (None, None))
         if catalog is None or tools is not agent.tools:
@@ -196,7 +198,7 @@ class TurnPipeline:
         Raise ``UnreadableRequestError`` and ``JsonSpliceError``.
         """
         view = incoming.view
-        chain = [each for each in (view.previous_response, view.conversation) if each]
+        chain = view.kept.named_ids if view.kept is not None else []
         named = await self._objects.check_dialect(
             incoming.agent, incoming.request, view.body, chain
         )
@@ -206,13 +208,10 @@ class TurnPipeline:
         if isinstance(resolved, RunnerResponse):
             return resolved
 
-        if (
-            named is not None
-            and resolved.kept is not None
-            and named.provider != resolved.kept.provider
-        ):
+        predecessor = resolved.predecessor
+        if named is not None and predecessor is not None and named.provider != predecessor.provider:
             return self._objects.refuse_elsewhere(
-                incoming.agent, incoming.request, named, resolved.kept.id
+                incoming.agent, incoming.request, named, predecessor.id
             )
 
         incoming = replace(resolved, named_object=named)
@@ -279,10 +278,10 @@ class TurnPipeline:
         about = ForwardDetails(
             redactor=incoming.redactor,
             purpose="count" if incoming.only_counts else purpose,
-            kept=incoming.kept,
+            kept=incoming.predecessor,
             named_object=incoming.named_object,
             gives=None if incoming.only_counts else incoming.dialect.ANSWER_SHAPE,
-            kept_as=owned_request(incoming, _session(incoming)),
+            kept_as=describe_forwarded(incoming, _session(incoming)),
             admission=admission,
         )
         return await self._passthrough.forward(
@@ -334,7 +333,7 @@ class TurnPipeline:
                 resolved = await self._ownership.resolve(incoming)
                 if isinstance(resolved, RunnerResponse):
                     return resolved
-                latest = resolved.kept.turn if resolved.kept is not None else ""
+                latest = resolved.predecessor.turn if resolved.predecessor is not None else ""
                 if not await self._is_elsewhere(resolved, known_by, latest):
                     return await self._enter(
                         resolved, dataclasses.replace(known_by, latest_turn=latest)
@@ -457,7 +456,8 @@ class TurnPipeline:
         named = _session(incoming)
         catalog, build, woven = await self._preparer.prepare(incoming, text, named, turn_id)
         first = candidates[0].maker
-        variants = await compute(len(view.body), partial(build, first))
+        # The requests are cached: this writes them beside the loop where the body is large.
+        await compute(len(view.body), partial(build, first))
         return TurnContext(
             turn_id=turn_id,
             agent=agent,
@@ -467,7 +467,6 @@ class TurnPipeline:
             route=route,
             dialect=incoming.dialect,
             catalog=catalog,
-            variants=variants,
             requests=MakerRequests(first, build, len(view.body)),
             woven=woven,
             session=named,
@@ -480,14 +479,16 @@ class TurnPipeline:
         """Return the conversation that the provider puts the request into; None
         where it keeps none.
         """
-        named, row = incoming.view.conversation, incoming.kept
-        if not named:
+        kept = incoming.view.kept
+        if kept is None or not kept.conversation:
             return None
-        own = row if row is not None and row.id == named else OwnedObject(named, named, provider="")
+
+        record = incoming.predecessor
+        if record is None or record.id != kept.conversation:
+            record = KeptObject(kept.conversation, kept.conversation, provider="")
         names = (*catalog.managed, *sorted(catalog.withdrawn))
-        return KeptConversation(
-            self._ownership.save, route, replace(own, managed_names=names), incoming.dialect
-        )
+        record = replace(record, managed_names=names)
+        return KeptConversation(self._ownership.save, route, record, incoming.dialect, kept.form)
 
     async def _admit(
         self, incoming: DialectRequest, turn_id: str = ""
@@ -539,4 +540,6 @@ class TurnPipeline:
 
 def _session(incoming: DialectRequest) -> str:
     named = read_session_id(incoming.request.headers, incoming.view.session_hints)
-    return named or (incoming.kept.session if incoming.kept is not None else "")
+    if named or incoming.predecessor is None:
+        return named
+    return incoming.predecessor.session

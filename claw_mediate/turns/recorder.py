@@ -421,7 +421,8 @@ class Recorder:
 
 def _sent_body(context: TurnContext, limit: int) -> Any:
     """Return what history holds of the request that the provider was sent first."""
-    request = context.variants(ToolUse.AS_REQUESTED)
+    requests = context.requests
+    request = requests.build(requests.first)(ToolUse.AS_REQUESTED)
     is_first = context.route.position == 0 or context.model == context.route.candidates[0].model
     if not is_first or request.unextended or len(request.head) <= MAX_BODY_BYTES:
         return body_for_history(context.route.body(request.body), context.redactor, limit)

@@ -41,8 +41,9 @@ from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.context import TurnContext, TurnResult
 from claw_mediate.turns.continuity import Continuity
 from claw_mediate.turns.driver import Ports, TurnDriver, drive
-from claw_mediate.turns.ownership import Ownership, marks_of, owned_response
-from claw_mediate.turns.provider_objects import ProviderObjects
+from claw_mediate.turns.kept.ownership import Ownership
+from claw_mediate.turns.kept.provider_objects import ProviderObjects
+from claw_mediate.turns.kept.records import describe_delivered, marks_of
 from claw_mediate.turns.recorder import Recorder
 from claw_mediate.turns.replayable import ReplayableReasoning
 from claw_mediate.turns.response import StreamedTurn, json_response, sse_response
@@ -168,11 +169,11 @@ class TurnRun:
             )
             body = await compute(len(context.view.body), write)
             body = context.redactor.document(body)
-            owned = owned_response(context, outcome, anchor, body)
-            if owned is not None:
-                await self._ownership.save(context.agent, owned)
+            kept = describe_delivered(context, outcome, anchor, body)
+            if kept is not None:
+                await self._ownership.save(context.agent, kept)
             return TurnResult(
-                200, ok=True, body=body, owned=owned, headers=self._shown(outcome.response.headers)
+                200, ok=True, body=body, kept=kept, headers=self._shown(outcome.response.headers)
             )
         await self._settle(outcome)
         await self._remember_unanswered(outcome)
@@ -335,9 +336,8 @@ class TurnRegistry:
             context.attempt,
             lambda stats: self._recorder.log_resume(context, stats),
         )
-        requests = context.requests or context.variants
         driver = TurnDriver(
-            context.dialect, context.catalog, requests, self._ports(context), checkpoint
+            context.dialect, context.catalog, context.requests, self._ports(context), checkpoint
         )
         run = TurnRun(context, driver, self._recorder, self._memory)
         key = (context.agent.id, context.fingerprint)

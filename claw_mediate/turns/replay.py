@@ -25,7 +25,7 @@ from claw_mediate.core.tool_call import round_of_key
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.turn import turn
 from claw_mediate.core.types import Deliver, ToolCall, ToolResult, add_usage, runner_usage
-from claw_mediate.dialects.base import Additions, Dialect
+from claw_mediate.dialects.base import Additions, Dialect, MakerRequests
 from claw_mediate.providers.failover import (
     ModelCall,
     ModelResult,
@@ -117,10 +117,11 @@ async def replay_turn(recording: RecordedTurn, agent: Agent, dialect: Dialect) -
     peers = _Peers(recording, agent)
     ports = Ports(peers.model, peers.tools, lambda: peers.clock)
     turn_id = str(recording.entry.get("turn_id"))
+    variants = dialect.build_request(view, catalog, Additions())
     world = TurnDriver(
         dialect,
         catalog,
-        dialect.build_request(view, catalog, Additions()),
+        MakerRequests("", lambda _: variants),
         ports,
         _NullCheckpoint(turn_id),
     )

@@ -19,7 +19,7 @@ from claw_mediate.settings import Pace
 from claw_mediate.turns.context import TurnContext, TurnResult
 from claw_mediate.turns.driver import Progress
 from claw_state.journal import StoredResponse
-from claw_state.ownership import OwnedObject
+from claw_state.ownership import KeptObject
 
 _STREAM = [
     ("content-type", "text/event-stream"),
@@ -85,7 +85,7 @@ class StreamedTurn(NamedTuple):
     context: TurnContext
     progress: Progress
     task: asyncio.Task[TurnResult]
-    save: Callable[[OwnedObject], Awaitable[None]]
+    save: Callable[[KeptObject], Awaitable[None]]
 
 
 async def sse_response(
@@ -147,8 +147,8 @@ async def _events(turn: StreamedTurn, pace: Pace) -> AsyncGenerator[bytes]:
         await asyncio.wait([task], timeout=None if pace.kind == "off" else pace.every)
     result = task.result()
     if result.ok:
-        if opening.beats and result.owned is not None:
-            await save(msgspec.structs.replace(result.owned, id=opening.id))
+        if opening.beats and result.kept is not None:
+            await save(msgspec.structs.replace(result.kept, id=opening.id))
         for events in _batches(
             dialect.stream(result.body, context.view, opening if opening.beats else None)
         ):

@@ -34,7 +34,9 @@ from claw_mediate.dialects.bodies import (
     insert_messages,
     request_variants,
 )
+from claw_mediate.dialects.kept import KeptReferences
 from claw_mediate.dialects.openai.wire_types import SYSTEM, visible_text
+from claw_mediate.dialects.responses import kept
 from claw_mediate.dialects.responses.anchors import read_evidence
 from claw_mediate.dialects.responses.items import Item, item_decoder, join_items, split_items
 from claw_mediate.dialects.responses.resent import find_resent_items
@@ -99,11 +101,12 @@ def read_request(body: bytes) -> RunnerRequest:
     outline = outline_request(body).text
     _check_named_once(outline)
     items = view.messages
-    previous, conversation = (
-        view.previous_response_id or "",
-        _conversation_id(bytes(view.conversation)),
-    )
+    previous = view.previous_response_id or ""
+    conversation = _conversation_id(bytes(view.conversation))
+
     leans = bool(previous or conversation) or view.prompt is not None
+    is_bound = leans or _refers(items) or any(contains(outline, name) for name in _KEPT_ELSEWHERE)
+
     return RunnerRequest(
         body=body,
         model=view.model,
@@ -124,14 +127,15 @@ def read_request(body: bytes) -> RunnerRequest:
         system="\n".join(_system_texts(view)),
         max_tokens=view.max_output_tokens if type(view.max_output_tokens) is int else None,
         side_request=_find_side_request(view),
-        is_kept=view.store is not False,
-        instructions_length=len(view.instructions) if isinstance(view.instructions, str) else 0,
-        previous_response=previous,
-        conversation=conversation,
-        is_bound=leans
-        or _refers(items)
-        or any(contains(outline, name) for name in _KEPT_ELSEWHERE),
-        go_on_from=partial(_go_on_from, body),
+        kept=KeptReferences(
+            form=kept,
+            go_on_from=partial(_go_on_from, body),
+            previous_response=previous,
+            conversation=conversation,
+            keeps_response=view.store is not False,
+            instructions_length=len(view.instructions) if isinstance(view.instructions, str) else 0,
+            is_bound=is_bound,
+        ),
     )
 
 
@@ -168,11 +172,12 @@ def _refers(items: Sequence[Item]) -> bool:
     return any(item.kind == "item_reference" for item in items)
 
 
-def _go_on_from(body: bytes, previous: str, owed: bytes) -> bytes:
+def _go_on_from(body: bytes, previous: str, first_items: bytes) -> bytes:
     parsed = json_splice.Object(body)
     changes: Changes = {"previous_response_id": encode(previous)} if previous else {}
-    if owed:
-        changes["input"] = join_items([owed, *split_items(_input_items(parsed.value("input")))])
+    if first_items:
+        own_items = split_items(_input_items(parsed.value("input")))
+        changes["input"] = join_items([first_items, *own_items])
     return parsed.edit(changes)
 
 

@@ -142,9 +142,9 @@ def read_response(body: bytes, catalog: ToolCatalog) -> ModelResponse:
                 json_splice.find_members(item, _ITEM_MEMBERS)
         reason = _check_status(view)
         raw, calls = _read_calls(raw, view.output, catalog, body, is_cut=reason == _CUT)
-        owed: tuple[bytes, ...] = ()
+        pending_results: tuple[bytes, ...] = ()
         if reason not in {"", _CUT}:  # Its calls may be half of what the model meant
-            owed = _answer_filtered(view.output, calls)
+            pending_results = _answer_filtered(view.output, calls)
             raw, calls = _without_managed_calls(raw, view.output, calls), ()
     except json_splice.JsonSpliceError as error:
         raise UnreadableResponseError(f"the provider's response is ambiguous: {error}") from error
@@ -158,7 +158,14 @@ def read_response(body: bytes, catalog: ToolCatalog) -> ModelResponse:
         body, found = parsed.edit({"output": message}), None
     response_id = view.id if isinstance(view.id, str) else ""
     return ModelResponse(
-        body, message, calls, view.usage or {}, response_id, view.store is True, owed, parsed=found
+        body,
+        message,
+        calls,
+        usage=view.usage or {},
+        id=response_id,
+        is_kept=view.store is True,
+        pending_results=pending_results,
+        parsed=found,
     )
 
 
@@ -285,7 +292,8 @@ def _echo(body: json_splice.Object, request: RunnerRequest) -> Changes:
         changes |= _asked_members(request.body, echoed)
     changes |= {name: b"null" for name in TOLD if body.value(name) is not None}
     if body.value("previous_response_id") is not None:
-        changes["previous_response_id"] = encode(request.previous_response or None)
+        named = request.kept.previous_response if request.kept is not None else ""
+        changes["previous_response_id"] = encode(named or None)
     return {name: value for name, value in changes.items() if value != body.value(name)}
 
 

@@ -11,7 +11,7 @@ from claw_mediate.core.http import build_error_body
 from claw_mediate.dialects.base import UnreadableRequestError, UnreadableResponseError
 from claw_mediate.providers.failover import BAD_REPLY, ProviderResponse, TransportFailure
 from claw_mediate.turns.context import TurnResult
-from claw_mediate.turns.ownership import STATE_UNAVAILABLE
+from claw_mediate.turns.kept.ownership import STATE_UNAVAILABLE
 from claw_state.url import StoreError
 
 _SECONDS = re.compile(r"[0-9]{1,9}", re.ASCII)

@@ -23,8 +23,8 @@ from claw_mediate.dialects.bodies import encode
 from claw_mediate.http.headers import provider_headers
 from claw_mediate.providers.failover import ProviderFailover, too_large
 from claw_mediate.providers.routing import Requester, Router, new_turn_id
-from claw_mediate.turns.fetched_document import FailedFetchError, whole_body
-from claw_mediate.turns.provider_objects import ProviderObjects
+from claw_mediate.turns.kept.fetched_document import FailedFetchError, whole_body
+from claw_mediate.turns.kept.provider_objects import ProviderObjects
 
 _PAGE_SIZE = 100  # The most entries that every list gives at once
 _MAX_PAGES = 100  # Of the provider's, for one page of the agent's
@@ -127,7 +127,7 @@ class ObjectLists:
             admitted, request, match.row.lists, provider, _PAGING[match.family], query, size
         )
 
-        own = await self._objects.owned_ids(admitted.agent, asked.kind, provider.name)
+        own = await self._objects.own_ids(admitted.agent, asked.kind, provider.name)
         for name in (asked.paging.after, asked.paging.before):
             if (cursor := asked.cursor(name)) and cursor not in own:
                 raise UnreadableRequestError(f"{name!r} names no object of this agent's")

@@ -7,7 +7,6 @@ Paging is over what is left.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -15,6 +14,7 @@ import msgspec
 from claw_mediate.core import json_splice
 from claw_mediate.dialects.base import UnreadableRequestError, UnreadableResponseError
 from claw_mediate.dialects.bodies import Changes, encode
+from claw_mediate.dialects.kept import PAGE_SIZE, Concealment, ShownEcho
 from claw_mediate.dialects.responses.items import (
     CUSTOM,
     FUNCTION,
@@ -28,26 +28,7 @@ from claw_mediate.dialects.responses.items import (
     tool_name,
 )
 
-PAGE_SIZE = 100  # The most items that a provider gives at once
 _DEFAULT_SIZE = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Concealment:
-    """Ids of items and calls, and names of tools, that a runner may not read."""
-
-    ids: frozenset[str] = frozenset()
-    names: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class ShownEcho:
-    """The members of a kept response that differ for the runner."""
-
-    id: str
-    previous: str = ""  # "" where it goes on from none
-    tool_choice: bytes = b""  # The runner's, where the provider got another one
-    instructions: int = -1  # Characters of ``instructions`` that are the runner's; -1: all
 
 
 class _Answer(msgspec.Struct):
@@ -175,7 +156,7 @@ def _answered_call(raw: bytes, view: Item) -> Any:
 
 def read_page(body: bytes) -> tuple[list[bytes], str]:
     """Return the items of a provider's page, and the id after which the next one
-    begins: "" behind the last one.
+    begins: "" after the last page.
 
     Raise ``UnreadableResponseError``.
     """

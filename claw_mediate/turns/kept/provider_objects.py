@@ -9,7 +9,7 @@ object, in its path, its query or its body,
     of somebody else's, or nobody's     404; with ``stored_ids: any`` it passes as it is
     that can't be looked up             503 ``state_unavailable``, whatever the setting is
 
-Nothing is sent before that. Responses and conversations have rows of their own (``ownership``).
+Nothing is sent before that. Responses and conversations have records of their own (``ownership``).
 Stored chat completions can't be read through the proxy: they hold the hidden rounds of their agent,
 too.
 """
@@ -48,7 +48,7 @@ from claw_mediate.dialects.model_only import read_form_fields, read_other_path
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.paths import PathTables
 from claw_mediate.telemetry.event_log import EventLog
-from claw_mediate.turns.ownership import STATE_UNAVAILABLE, StoredIds, report_other_owner
+from claw_mediate.turns.kept.ownership import STATE_UNAVAILABLE, StoredIds, report_other_owner
 from claw_state.health import StateUnavailableError
 from claw_state.ownership import ObjectName, OwnershipStore, ProviderObject
 from claw_state.url import StoreError
@@ -59,7 +59,7 @@ _MAX_INLINE_BYTES = 256 << 10
 A walk is slower than other work.
 """
 RECORDED_ELSEWHERE: Final = frozenset({"response", "conversation"})
-"""Kinds in a path that ``stored_objects`` decides about."""
+"""Kinds in a path that ``kept_objects`` decides about."""
 _UNREADABLE_KIND: Final = "stored_completion"
 _METHODS: Final = ("GET", "POST", "DELETE")
 _KNOWN_ROWS: Final = frozenset(row for rows in KNOWN_PATHS.values() for row in rows)
@@ -283,7 +283,7 @@ class ProviderObjects:
             await asyncio.wait(unsaved)
         return {each.name: each for each in await self._store.find_objects(agent.id, names)}
 
-    async def owned_ids(self, agent: Agent, kind: str, provider: str) -> frozenset[str]:
+    async def own_ids(self, agent: Agent, kind: str, provider: str) -> frozenset[str]:
         """Return the ids of all objects of a kind that an agent has at a provider.
 
         Raise ``StoreError``.
