@@ -71,12 +71,12 @@ from claw_mediate.turns.context import DialectRequest
 from claw_mediate.turns.continuity import Continuity
 from claw_mediate.turns.kept.object_lists import ObjectLists
 from claw_mediate.turns.kept.ownership import Ownership
-from claw_mediate.turns.kept.provider_objects import ProviderObjects
+from claw_mediate.turns.kept.provider_objects import Owners, ProviderObjects
 from claw_mediate.turns.kept_objects import KeptObjects
-from claw_mediate.turns.passthrough import OtherPaths, Owners, Passthrough
-from claw_mediate.turns.pipeline import RequestPreparer, Stages, TurnPipeline
+from claw_mediate.turns.passthrough import OtherPaths, Passthrough
+from claw_mediate.turns.pipeline import TurnPipeline
 from claw_mediate.turns.recorder import Recorder
-from claw_mediate.turns.registry import Memory, Peers, TurnRegistry
+from claw_mediate.turns.registry import Parts, Peers, TurnRegistry
 from claw_mediate.workers import worker as workers
 
 
@@ -157,33 +157,34 @@ class Mediator:
         recorder = Recorder(self._history, log, self._budgets, self._prompt.retain)
         paths = self._paths = PathTables(self.registry, settings.paths, log)
         routing = Router(self.registry, paths, log)
-        ownership = self._ownership = Ownership(self.state.ownership, log, settings.stored_ids)
-        objects = self._objects = ProviderObjects(
-            self.state.ownership, log, paths, settings.stored_ids
-        )
-        owners = Owners(ownership, objects)
+
+        store, upstream = self.state.ownership, self._peers.upstream
+        self._ownership = Ownership(store, log, settings.stored_ids)
+        self._objects = ProviderObjects(store, log, paths, settings.stored_ids)
+        owners = Owners(self._ownership, self._objects)
+
         self.passthrough = Passthrough(self.registry, routing, paths, recorder, owners)
-        self._stored = KeptObjects(
-            self._peers.upstream, routing, owners, self.passthrough, kept_responses
-        )
-        lists = ObjectLists(self._peers.upstream, routing, objects)
+        lists = ObjectLists(upstream, routing, self._objects)
         self.other_paths = OtherPaths(self.passthrough, paths, self._budgets, owners, lists)
-        continuity = Continuity(self.state.store, log)
-        self._turns = TurnRegistry(
-            self._peers, recorder, Memory(continuity, ownership, objects), self.state.journal
+        self._kept_objects = KeptObjects(
+            upstream, routing, owners, self.passthrough, kept_responses
         )
-        stages = Stages(
-            self._budgets,
-            self._prompt,
-            routing,
-            RequestPreparer(continuity, log),
-            ownership,
-            objects,
+
+        parts = Parts(
+            peers=self._peers,
+            recorder=recorder,
+            journal=self.state.journal,
+            continuity=Continuity(self.state.store, log),
+            owners=owners,
+            budgets=self._budgets,
+            prompt=self._prompt,
+            routing=routing,
         )
-        self._broker = Broker(
-            NativeCalls(self._peers, recorder, self.state.journal), log, self._agents
-        )
-        self._pipeline = TurnPipeline(settings, log, stages, self._turns, self.passthrough)
+        self._turns = TurnRegistry(parts)
+        self._pipeline = TurnPipeline(settings, log, parts, self._turns, self.passthrough)
+        calls = NativeCalls(self._peers, recorder, self.state.journal)
+        self._broker = Broker(calls, log, self._agents)
+
         self._problem: str | None = None  # Why the proxy is not ready, as last logged
         self._stops = False
         self._secrets: set[Secret] = set()
@@ -364,7 +365,7 @@ class Mediator:
                     )
                 )
             if spoken is None and (path := _find_object(request)) is not None:
-                return await self._stored.answer(
+                return await self._kept_objects.answer(
                     admitted, dataclasses.replace(request, body=body), path
                 )
             if spoken is None:

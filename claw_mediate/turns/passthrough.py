@@ -25,7 +25,7 @@ import time
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -72,8 +72,7 @@ from claw_mediate.turns.budgets import Admission, Budgets
 from claw_mediate.turns.context import RequestContext, TurnResult
 from claw_mediate.turns.kept.fetched_document import answer_with
 from claw_mediate.turns.kept.object_lists import ObjectLists
-from claw_mediate.turns.kept.ownership import Ownership
-from claw_mediate.turns.kept.provider_objects import RECORDED_ELSEWHERE, ProviderObjects
+from claw_mediate.turns.kept.provider_objects import RECORDED_ELSEWHERE, Owners
 from claw_mediate.turns.recorder import Recorder
 from claw_state.ownership import KeptObject, ProviderObject
 
@@ -122,13 +121,6 @@ class ForwardDetails:
     is_read: bool = True  # False if the request is decided about without its body
     is_json: bool = True  # True if the body was read as JSON
     body: bytes | None = None  # What was read of a request that has no view
-
-
-class Owners(NamedTuple):
-    """Which agent owns what providers keep."""
-
-    ownership: Ownership
-    objects: ProviderObjects
 
 
 _ORDINARY = ForwardDetails()

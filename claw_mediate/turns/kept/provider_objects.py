@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.api_paths import read_query
@@ -48,7 +48,12 @@ from claw_mediate.dialects.model_only import read_form_fields, read_other_path
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.paths import PathTables
 from claw_mediate.telemetry.event_log import EventLog
-from claw_mediate.turns.kept.ownership import STATE_UNAVAILABLE, StoredIds, report_other_owner
+from claw_mediate.turns.kept.ownership import (
+    STATE_UNAVAILABLE,
+    Ownership,
+    StoredIds,
+    report_other_owner,
+)
 from claw_state.health import StateUnavailableError
 from claw_state.ownership import ObjectName, OwnershipStore, ProviderObject
 from claw_state.url import StoreError
@@ -359,6 +364,13 @@ class ProviderObjects:
 
         for each in refused:
             report_other_owner(self._log, agent, each.kind, each.provider)
+
+
+class Owners(NamedTuple):
+    """Which agent owns what providers keep."""
+
+    ownership: Ownership
+    objects: ProviderObjects
 
 
 def _placed(given: Sequence[GivenObject], provider: str, key_label: str) -> list[ProviderObject]:
