@@ -3,8 +3,8 @@
     younger than its TTL            used
     older, by less than its TTL     used; refreshed in the background
     older still, or never fetched   the turn waits for the fetch
-    the fetch fails                 the youngest copy with its age, ours or another worker's, or a note;
-                                    not fetched again for a while
+    the fetch fails                 the youngest copy with its age, ours or another worker's, or a
+                                    note; not fetched again for a while
 
 The third rule keeps yesterday's price from passing for today's. A fetch belongs to no turn: it goes
 on when its runner leaves, and concurrent turns share it.
