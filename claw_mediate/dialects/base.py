@@ -156,18 +156,6 @@ type RequestVariants = Callable[
 ]  # The request with the managed tools, for each use of tools
 
 
-class MakerRequests(NamedTuple):
-    """The requests of a turn for every provider and model that it may ask
-    (``ModelResponse.maker``).
-    """
-
-    first: str  # Who is asked first
-    build: Callable[[str], RequestVariants]
-    size: int = (
-        0  # Bytes of the runner's request: of a large one, the requests are written beside the loop
-    )
-
-
 type Keepalive = Literal["comment", "native"]
 
 

@@ -16,6 +16,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
 
 import msgspec
@@ -29,6 +30,7 @@ from claw_mediate.http.headers import bearer
 from claw_mediate.prompt.fetch import ContextClient, FetchRequest, FetchResult, identity_headers
 from claw_mediate.telemetry.event_log import EventLog
 
+_REDIRECTS = range(HTTPStatus.MULTIPLE_CHOICES, HTTPStatus.BAD_REQUEST)
 _RETRY_SECONDS = 10.0
 """Pause after a failure, or the feed's TTL if shorter: otherwise every turn would wait for the feed
 again.
@@ -257,5 +259,7 @@ class FeedReader:
 
 
 def _problem(result: FetchResult) -> str | None:
-    is_redirect = result.status is not None and 300 <= result.status < 400  # noqa: PLR2004 - HTTP's redirects
-    return "redirect_refused" if is_redirect else result.problem
+    """Return why a feed could not be fetched; None if it could."""
+    if result.status is not None and result.status in _REDIRECTS:
+        return "redirect_refused"
+    return result.problem

@@ -8,6 +8,7 @@ address: it reaches prompts and the log.
 import asyncio
 import time
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 
 import httpx2
 
@@ -16,6 +17,7 @@ from claw_mediate.http.client import ConnectionPools
 from claw_mediate.http.content_coding import read_bounded
 from claw_mediate.http.headers import Headers, ascii_headers
 
+_SUCCESSES = range(HTTPStatus.OK, HTTPStatus.MULTIPLE_CHOICES)
 _IDLE_SECONDS = 4.0  # Less than the 5 s after which common servers close
 
 
@@ -49,7 +51,7 @@ class FetchResult:
         """The failure, or ``http_STATUS`` of a response that is no success; None for a success."""
         if self.failure:
             return self.failure
-        is_success = self.status is not None and 200 <= self.status < 300  # noqa: PLR2004 - HTTP's successes
+        is_success = self.status is not None and self.status in _SUCCESSES
         return None if is_success else f"http_{self.status}"
 
 

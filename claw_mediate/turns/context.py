@@ -1,7 +1,7 @@
 """One request on its way through the proxy: as it was read, as it is answered, and how it ended."""
 
-from collections.abc import Collection, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -11,7 +11,7 @@ from claw_mediate.agents.directory import Agent
 from claw_mediate.core.http import Request
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import ModelResponse, Outcome, Round, ToolResult
-from claw_mediate.dialects.base import Dialect, MakerRequests, RunnerRequest
+from claw_mediate.dialects.base import Dialect, RequestVariants, RunnerRequest
 from claw_mediate.providers.routing import Route
 from claw_mediate.turns.budgets import Admission
 from claw_state.journal import AttemptKind
@@ -45,6 +45,20 @@ class DialectRequest(msgspec.Struct, frozen=True):
         one.
         """
         return self.predecessor or self.named_object
+
+
+class PreparedRequest(NamedTuple):
+    """A runner's request as providers are sent it: with the managed tools, the hidden rounds of
+    earlier turns and the context.
+    """
+
+    catalog: ToolCatalog
+    build: Callable[[str], RequestVariants]
+    """Returns the request for a provider and model (``ModelResponse.maker``). Cached."""
+    first: str = ""  # The provider and model that is asked first
+    size: int = 0
+    """Bytes of the runner's request: of a large one, the requests are written beside the loop."""
+    woven: bytes = b""  # Hidden items (comma separated) of earlier turns in the request
 
 
 class ConversationRecord(Protocol):
@@ -87,14 +101,16 @@ class TurnContext(RequestContext, frozen=True, kw_only=True):
     view: RunnerRequest
     route: Route
     dialect: Dialect
-    catalog: ToolCatalog
-    requests: MakerRequests
-    woven: bytes = b""  # Hidden items (comma separated) of earlier turns in the request
+    prepared: PreparedRequest
     session: str = ""  # The conversation, where the runner names it
     fingerprint: str = ""  # The digest by which the request is recognised when it comes again
     attempt: AttemptKind = "first"
     conversation: ConversationRecord | None = None
     """The conversation that the provider puts the turn into."""
+
+    @property
+    def catalog(self) -> ToolCatalog:
+        return self.prepared.catalog
 
 
 class TurnResult(msgspec.Struct, frozen=True):

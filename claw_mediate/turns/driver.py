@@ -16,7 +16,6 @@ from claw_mediate.core import tool_result
 from claw_mediate.core.http import read_error_message
 from claw_mediate.core.observer import NO_OBSERVER, ResponseInfo, Subject, TurnObserver
 from claw_mediate.core.tool_call import call_key, write_arguments
-from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import (
     AskModel,
     ModelFailed,
@@ -30,7 +29,7 @@ from claw_mediate.core.types import (
     ToolUse,
     TurnGenerator,
 )
-from claw_mediate.dialects.base import Dialect, MakerRequests, UnreadableResponseError
+from claw_mediate.dialects.base import Dialect, UnreadableResponseError
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.failover import (
     ModelCall,
@@ -39,6 +38,7 @@ from claw_mediate.providers.failover import (
     TransportFailure,
 )
 from claw_mediate.turns.checkpoint import TurnCheckpoint
+from claw_mediate.turns.context import PreparedRequest
 from claw_mediate.turns.replayable import ReplayableReasoning
 
 _ERRORS = range(HTTPStatus.BAD_REQUEST, 600)
@@ -94,15 +94,13 @@ class TurnDriver:
     def __init__(
         self,
         dialect: Dialect,
-        catalog: ToolCatalog,
-        requests: MakerRequests,
+        prepared: PreparedRequest,
         ports: Ports,
         checkpoint: TurnCheckpoint,
     ) -> None:
         self._dialect = dialect
-        self._catalog = catalog
-        self._requests = requests
-        self._variants = requests.build(requests.first)
+        self._prepared = prepared
+        self._variants = prepared.build(prepared.first)
         self._ports = ports
         self._checkpoint = checkpoint
 
@@ -164,13 +162,13 @@ class TurnDriver:
             Subject("model", number, ""), ResponseInfo(HTTPStatus.OK, _JSON, recorded)
         )
 
-        response = replace(self._read(recorded), maker=self._requests.first)
+        response = replace(self._read(recorded), maker=self._prepared.first)
         self.response = await self._checkpoint.mark_sent(number, response)
         return ModelReplied(self.response, self._ports.now())
 
     async def _call_model(self, command: AskModel, number: int) -> ModelResult:
         write = partial(self._write_request, command.tool_use, self._hidden(command))
-        body = await compute(self._requests.size, write)
+        body = await compute(self._prepared.size, write)
         call = ModelCall(
             body,
             read=self._read,
@@ -308,7 +306,7 @@ class TurnDriver:
         """Return a request as a provider and model takes it: without the reasoning of others."""
         if not command.keeps_rounds and self._has_other_makers(command, maker):
             hidden = self._hidden_for(command, maker)
-            request = self._requests.build(maker)(command.tool_use)
+            request = self._prepared.build(maker)(command.tool_use)
             body = self._dialect.write_request(request, hidden)
 
         if not self._ports.reasoning.is_asked_for(maker):
@@ -320,7 +318,7 @@ class TurnDriver:
 
     def _has_other_makers(self, command: AskModel, maker: str) -> bool:
         """Return whether the request was written for another maker, or holds a round of one."""
-        is_other = self._requests.first != maker
+        is_other = self._prepared.first != maker
         return is_other or any(past.response.maker != maker for past in command.rounds)
 
     def _hidden_for(self, command: AskModel, maker: str) -> list[bytes]:
@@ -394,7 +392,7 @@ class TurnDriver:
         One that can't be read may be an error with status 200: its own words go into the message.
         """
         try:
-            return self._dialect.read_response(body, self._catalog)
+            return self._dialect.read_response(body, self._prepared.catalog)
         except UnreadableResponseError as unreadable:
             text = read_error_message(body)[:_MAX_ERROR_TEXT]
             message = f"{unreadable}: {text}" if text else str(unreadable)

@@ -10,11 +10,10 @@ again.
 
 import asyncio
 import dataclasses
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import Literal, NamedTuple
+from typing import Literal
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
@@ -27,7 +26,7 @@ from claw_mediate.core.session_id import read_session_id
 from claw_mediate.core.side_requests import find_side_request
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import ToolUse
-from claw_mediate.dialects.base import Additions, MakerRequests, RequestVariants
+from claw_mediate.dialects.base import Additions, RequestVariants
 from claw_mediate.dialects.bodies import insert_hidden_rounds
 from claw_mediate.dialects.model_only import NOT_READ
 from claw_mediate.http.headers import of_json, provider_headers
@@ -37,7 +36,7 @@ from claw_mediate.settings import Settings
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.telemetry.timing import Stopwatch
 from claw_mediate.turns.budgets import Admission
-from claw_mediate.turns.context import DialectRequest, TurnContext
+from claw_mediate.turns.context import DialectRequest, PreparedRequest, TurnContext
 from claw_mediate.turns.continuity import Continuity
 from claw_mediate.turns.idempotency import (
     POLL_SECONDS,
@@ -52,7 +51,7 @@ from claw_mediate.turns.kept.conversation import KeptConversation
 from claw_mediate.turns.kept.records import describe_forwarded
 from claw_mediate.turns.passthrough import ForwardDetails, Passthrough, Purpose, has_policy
 from claw_mediate.turns.registry import Parts, RunningTurn, TurnRegistry
-from claw_mediate.turns.response import stored_response
+from claw_mediate.turns.response import attend, stored_response
 from claw_state.health import StateUnavailableError
 from claw_state.journal import AttemptKind, RequestFingerprint
 from claw_state.ownership import KeptObject
@@ -64,17 +63,6 @@ type _CatalogKey = tuple[str, frozenset[str], int, bool, frozenset[str]]
 """Agent, names of the runner's own tools, room, whether the runner may have others, names that were
 managed earlier.
 """
-
-
-class PreparedRequest(NamedTuple):
-    """The tools of a request, its bodies for each provider and model, and the hidden items in
-    them.
-    """
-
-    catalog: ToolCatalog
-    build: Callable[[str], RequestVariants]
-    """Returns the bodies for a provider and model (``Candidate.maker``). Cached."""
-    woven: bytes
 
 
 class RequestPreparer:
@@ -89,16 +77,17 @@ class RequestPreparer:
         """Each with the tools that it was built of."""
 
     async def prepare(
-        self, incoming: DialectRequest, text: str, session: str, turn_id: str | None = None
+        self, incoming: DialectRequest, text: str, maker: str = "", turn_id: str | None = None
     ) -> PreparedRequest:
         """Return a request with the managed tools and the hidden rounds of earlier turns.
 
-        ``text`` goes to the end of the system prompt; ``turn_id`` is the turn that the request
-        begins, if any. Raise ``UnreadableRequestError``.
+        ``text`` goes to the end of the system prompt; ``maker`` is the provider and model that is
+        asked first; ``turn_id`` is the turn that the request begins, if any. Raise
+        ``UnreadableRequestError``.
         """
         view, dialect = incoming.view, incoming.dialect
         catalog = self._catalog(incoming)
-        hidden = await self._continuity.find_hidden_rounds(incoming, session, turn_id)
+        hidden = await self._continuity.find_hidden_rounds(incoming, _session(incoming), turn_id)
 
         @cache
         def build(maker: str) -> RequestVariants:
@@ -108,7 +97,10 @@ class RequestPreparer:
             }
             return dialect.build_request(view, catalog, Additions(adapted, text))
 
-        return PreparedRequest(catalog, build, b",".join(hidden.values()))
+        # What is built here is cached: of a large body it is built beside the event loop.
+        size = len(view.body)
+        await compute(size, partial(build, maker))
+        return PreparedRequest(catalog, build, maker, size, b",".join(hidden.values()))
 
     async def remind(self, incoming: DialectRequest) -> DialectRequest:
         """Return a request that is not mediated with its hidden rounds: a summary of a conversation
@@ -265,12 +257,9 @@ class TurnPipeline:
         """
         view = incoming.view
         text = await self._prompt_text(incoming)
-        prepared = await self._preparer.prepare(incoming, text, _session(incoming))
-
-        def write() -> bytes:
-            return prepared.build("")(ToolUse.AS_REQUESTED).body
-
-        body = await compute(len(view.body), write)
+        prepared = await self._preparer.prepare(incoming, text)
+        variants = prepared.build(prepared.first)
+        body = await compute(prepared.size, lambda: variants(ToolUse.AS_REQUESTED).body)
         return await self._pass(replace(incoming, view=replace(view, body=body)))
 
     async def _pass(
@@ -322,7 +311,7 @@ class TurnPipeline:
                     return entered
                 running = entered
 
-        return await self._turns.attend(running, self._settings.pace(incoming.dialect.NAME))
+        return await attend(running, self._settings.pace(incoming.dialect.NAME))
 
     async def _enter_conversation(
         self, incoming: DialectRequest, known_by: RequestFingerprint
@@ -465,11 +454,7 @@ class TurnPipeline:
             view = replace(view, body=await compute(len(view.body), rename))
             incoming = replace(incoming, view=view)
 
-        session = _session(incoming)
-        prepared = await self._preparer.prepare(incoming, text, session, turn_id)
-        # What is built here is cached: of a large body it is built beside the event loop.
-        await compute(len(view.body), partial(prepared.build, first.maker))
-
+        prepared = await self._preparer.prepare(incoming, text, first.maker, turn_id)
         headers = _headers_for_model(incoming)
         route = Route(requester, request.path, headers, candidates, stopwatch=stopwatch)
         return TurnContext(
@@ -480,10 +465,8 @@ class TurnPipeline:
             redactor=incoming.redactor,
             route=route,
             dialect=incoming.dialect,
-            catalog=prepared.catalog,
-            requests=MakerRequests(first.maker, prepared.build, len(view.body)),
-            woven=prepared.woven,
-            session=session,
+            prepared=prepared,
+            session=_session(incoming),
             conversation=self._conversation(incoming, route, prepared.catalog),
         )
 

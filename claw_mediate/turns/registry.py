@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
+from msgspec import structs
 from msgspec.structs import replace
 
 from claw_contract.history import UsageRecord
 from claw_mediate.core import tool_result
 from claw_mediate.core.continuity import EMPTY_TEXT_KEY
-from claw_mediate.core.http import GONE, RETRY_AFTER, STOPPING, RunnerResponse, build_error_body
+from claw_mediate.core.http import GONE, RETRY_AFTER, STOPPING, build_error_body
 from claw_mediate.core.observer import TurnObserver
 from claw_mediate.core.turn import turn
 from claw_mediate.core.types import (
@@ -34,7 +35,6 @@ from claw_mediate.http.large_bodies import compute
 from claw_mediate.prompt.build import PromptContext
 from claw_mediate.providers.failover import ModelCall, ModelResult, ProviderFailover
 from claw_mediate.providers.routing import Router
-from claw_mediate.settings import Pace
 from claw_mediate.telemetry.event_log import now_rfc3339
 from claw_mediate.tools.executor import ToolExecutor
 from claw_mediate.tools.managed_call import CallContext
@@ -47,10 +47,10 @@ from claw_mediate.turns.kept.provider_objects import Owners
 from claw_mediate.turns.kept.records import describe_delivered, marks_of
 from claw_mediate.turns.recorder import Recorder
 from claw_mediate.turns.replayable import ReplayableReasoning
-from claw_mediate.turns.response import StreamedTurn, json_response, sse_response
 from claw_state.continuity import Anchor
 from claw_state.journal import Journal, StoredResponse
 from claw_state.lease import LEASE_SECONDS
+from claw_state.ownership import KeptObject
 from claw_state.url import StoreError
 
 _MEDIA_TYPE = re.compile(r"[\w.+-]{1,64}/[\w.+-]{1,64}", re.ASCII)
@@ -109,6 +109,10 @@ class RunningTurn:
         self.waiting -= 1
         if self.waiting == 0:
             self.task.cancel()
+
+    async def save_under(self, shown_id: str, kept: KeptObject) -> None:
+        """Store that the runner owns a response, under the id that its stream began with."""
+        await self._ownership.save(self.context.agent, structs.replace(kept, id=shown_id))
 
     async def _run(self) -> TurnResult:
         """Run the turn to its end.
@@ -372,9 +376,7 @@ class TurnRegistry:
             attempt=context.attempt,
             on_resumed=lambda stats: self._recorder.log_resume(context, stats),
         )
-        driver = TurnDriver(
-            context.dialect, context.catalog, context.requests, self._ports(context), checkpoint
-        )
+        driver = TurnDriver(context.dialect, context.prepared, self._ports(context), checkpoint)
         running = RunningTurn(context, driver, checkpoint, self._parts)
         running.start()
 
@@ -389,25 +391,6 @@ class TurnRegistry:
         """End in the journal a turn that was entered there and does not start."""
         with suppress(StoreError):
             await self.journal.end(turn_id, None)
-
-    async def attend(self, running: RunningTurn, pace: Pace) -> RunnerResponse:
-        """Return the answer of a running turn, for one more runner."""
-        context = running.context
-        running.waiting += 1
-        try:
-            if context.view.stream:
-                save = partial(self._parts.owners.ownership.save, context.agent)
-                streamed = StreamedTurn(context, running.driver.progress, running.task, save)
-                response = await sse_response(streamed, pace, on_disconnect=running.disconnect)
-            else:
-                response = await json_response(running.task)
-        except asyncio.CancelledError:
-            running.disconnect()
-            raise
-
-        return replace(
-            response, on_delivered=running.checkpoint.mark_delivered, answer_of=context.turn_id
-        )
 
     async def finish(self, seconds: float) -> None:
         """Let running turns end for ``seconds``, then cancel them, and then what they wait for

@@ -25,7 +25,7 @@ from claw_mediate.core.tool_call import round_of_key
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.turn import turn
 from claw_mediate.core.types import Deliver, ToolCall, ToolResult, add_usage, runner_usage
-from claw_mediate.dialects.base import Additions, Dialect, MakerRequests
+from claw_mediate.dialects.base import Additions, Dialect
 from claw_mediate.providers.failover import (
     ModelCall,
     ModelResult,
@@ -36,6 +36,7 @@ from claw_mediate.providers.failover import (
 from claw_mediate.telemetry.event_log import encode_json
 from claw_mediate.telemetry.history import body_for_history
 from claw_mediate.turns.checkpoint import TurnCheckpoint
+from claw_mediate.turns.context import PreparedRequest
 from claw_mediate.turns.driver import Ports, TurnDriver, drive
 from claw_mediate.turns.recorder import tool_trace, usage_members, usage_record
 from claw_state.journal import Journal
@@ -115,7 +116,7 @@ async def replay_turn(recording: RecordedTurn, agent: Agent, dialect: Dialect) -
     peers = _Peers(recording, agent)
     ports = Ports(peers.model, peers.tools, lambda: peers.clock)
     checkpoint = _NullCheckpoint(str(recording.entry.get("turn_id")))
-    driver = TurnDriver(dialect, catalog, MakerRequests("", lambda _: variants), ports, checkpoint)
+    driver = TurnDriver(dialect, PreparedRequest(catalog, lambda _: variants), ports, checkpoint)
     commands = turn(agent.limits, peers.clock, keeps_rounds=view.keeps_rounds)
     outcome = await drive(commands, driver)
 

@@ -7,19 +7,16 @@ the stream (docs/spec/mediation.md section 6).
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 
-import msgspec
 from msgspec.structs import replace
 
 from claw_mediate.core.http import RunnerResponse, build_error_body, respond
 from claw_mediate.dialects.base import Dialect, RunnerRequest, StreamOpening
 from claw_mediate.settings import Pace
 from claw_mediate.turns.context import TurnContext, TurnResult
-from claw_mediate.turns.driver import Progress
+from claw_mediate.turns.registry import RunningTurn
 from claw_state.journal import StoredResponse
-from claw_state.ownership import KeptObject
 
 _STREAM = [
     ("content-type", "text/event-stream"),
@@ -67,34 +64,35 @@ class ClientStream:
             on_disconnect()
 
 
-async def json_response(task: asyncio.Task[TurnResult]) -> RunnerResponse:
-    """Return the answer of a turn that was not asked to stream.
+async def attend(running: RunningTurn, pace: Pace) -> RunnerResponse:
+    """Return the answer of a running turn, for one more runner.
 
-    Several runners may wait for the same task.
+    Cancelled when that runner leaves.
     """
-    await asyncio.wait([task])
-    return _whole(task.result())
+    running.waiting += 1
+    try:
+        if running.context.view.stream:
+            response = await _stream(running, pace)
+        else:
+            # Several runners may wait for the same task.
+            await asyncio.wait([running.task])
+            response = _whole(running.task.result())
+    except asyncio.CancelledError:
+        running.disconnect()
+        raise
+
+    return replace(
+        response,
+        on_delivered=running.checkpoint.mark_delivered,
+        answer_of=running.context.turn_id,
+    )
 
 
-class StreamedTurn(NamedTuple):
-    """A running turn whose answer is streamed.
-
-    ``save`` stores that the runner owns the response whose id it was sent.
-    """
-
-    context: TurnContext
-    progress: Progress
-    task: asyncio.Task[TurnResult]
-    save: Callable[[KeptObject], Awaitable[None]]
-
-
-async def sse_response(
-    turn: StreamedTurn, pace: Pace, on_disconnect: OnDisconnect
-) -> RunnerResponse:
+async def _stream(running: RunningTurn, pace: Pace) -> RunnerResponse:
     """Return the answer of a turn that was asked to stream: its error while the status is open,
     else its stream.
     """
-    progress, task = turn.progress, turn.task
+    progress, task = running.driver.progress, running.task
 
     committed = asyncio.ensure_future(progress.committed.wait())
     try:
@@ -111,7 +109,7 @@ async def sse_response(
             return _whole(result)
 
     headers = [*_STREAM, *progress.headers]
-    stream = ClientStream(_events(turn, pace), on_disconnect)
+    stream = ClientStream(_events(running, pace), running.disconnect)
     return RunnerResponse(200, headers, stream, streaming=True)
 
 
@@ -135,8 +133,8 @@ def _whole(result: TurnResult) -> RunnerResponse:
     )
 
 
-async def _events(turn: StreamedTurn, pace: Pace) -> AsyncGenerator[bytes]:
-    context, progress, task, save = turn
+async def _events(running: RunningTurn, pace: Pace) -> AsyncGenerator[bytes]:
+    context, progress, task = running.context, running.driver.progress, running.task
     dialect = context.dialect
     own_id = dialect.ID_PREFIX + context.turn_id.removeprefix("turn_")
     opening = StreamOpening(own_id, context.view.model, int(time.time()))
@@ -160,7 +158,7 @@ async def _events(turn: StreamedTurn, pace: Pace) -> AsyncGenerator[bytes]:
 
     # A native keepalive has told the runner an id before the provider's was known.
     if opening.beats and result.kept is not None:
-        await save(msgspec.structs.replace(result.kept, id=opening.id))
+        await running.save_under(opening.id, result.kept)
     known_opening = opening if opening.beats else None
     for events in _batches(dialect.stream(result.body, context.view, known_opening)):
         yield events

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from claw_mediate.core import tool_result
 from claw_mediate.core.turn import turn
 from claw_mediate.core.types import Deliver, Limits, Refuse, ToolCall, ToolResult
-from claw_mediate.dialects.base import Additions, MakerRequests
+from claw_mediate.dialects.base import Additions
 from claw_mediate.providers.failover import ModelCall, ModelResult, ProviderResponse, parse_response
 from claw_mediate.turns.checkpoint import TurnCheckpoint
+from claw_mediate.turns.context import PreparedRequest
 from claw_mediate.turns.driver import Ports, TurnDriver, drive
 from claw_state.journal import RequestFingerprint
 from claw_state.lease import Owner
@@ -80,9 +81,9 @@ async def test_any_bytes_end_a_turn_and_never_spoil_the_conversation(
     journal = SqliteJournal(Database(""), Owner.current())
     await journal.begin("turn_1", "analyst", RequestFingerprint("request", "", "", ""))
     tape = TurnCheckpoint(journal, "turn_1", pytest.fail, "first")
-    requests = MakerRequests("", lambda _: offered)
+    prepared = PreparedRequest(CATALOG, lambda _: offered)
     ports = Ports(peers.model, peers.tools, lambda: peers.clock)
-    world = TurnDriver(dialect, CATALOG, requests, ports, tape)
+    world = TurnDriver(dialect, prepared, ports, tape)
     try:
         outcome = await drive(turn(limits, 0.0), world)
     finally:

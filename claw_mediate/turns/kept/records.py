@@ -58,8 +58,8 @@ def describe_delivered(
         pending = context.dialect.write_answers(rounds[-1])
 
     hidden = [*context.dialect.write_hidden_rounds(rounds, replayed=False), *pending]
-    if context.woven:
-        hidden.insert(0, context.woven)
+    if context.prepared.woven:
+        hidden.insert(0, context.prepared.woven)
     record = _begin_record(context.view, kept, context.session, b",".join(hidden))
 
     # With its last calls, the model may have said something that the runner is shown.
