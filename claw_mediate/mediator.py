@@ -77,7 +77,7 @@ from claw_mediate.turns.kept_objects import KeptObjects
 from claw_mediate.turns.passthrough import OtherPaths, Passthrough
 from claw_mediate.turns.pipeline import TurnPipeline
 from claw_mediate.turns.recorder import Recorder
-from claw_mediate.turns.registry import Parts, Peers, TurnRegistry
+from claw_mediate.turns.registry import Peers, TurnParts, TurnRegistry
 from claw_mediate.workers import worker as workers
 
 
@@ -183,7 +183,7 @@ class Mediator:
             upstream, routing, owners, self.passthrough, kept_responses
         )
 
-        parts = Parts(
+        parts = TurnParts(
             peers=self._peers,
             recorder=recorder,
             journal=self.state.journal,

@@ -5,8 +5,8 @@ The rules are a turn's (``core/judge.py``): what answers a call without running 
 take, how many run at once. A call that may write is journaled before it is sent, and not sent if
 that fails. Every call is one line of history.
 
-    the client leaves    a call that reads is canceled; one that may write goes on to its end, within
-                         its time
+    the client leaves    a call that reads is canceled; one that may write goes on to its end,
+                         within its time
     the proxy stops      calls have the time of the drain; then a read is canceled, and of a write
                          the outcome is unknown
 """

@@ -71,7 +71,7 @@ class KeptForm(Protocol):
 
 
 class KeptReferences(msgspec.Struct, frozen=True):
-    """What a request says about what its provider keeps."""
+    """The kept objects that a request names, and what its provider is to keep of it."""
 
     form: KeptForm
     go_on_from: Callable[[str, bytes], bytes]

@@ -55,8 +55,7 @@ from claw_state.url import StoreError
 type FailMode = Literal["open", "closed"]
 """Requests while the spending can't be read: they pass ("open"), or they get 503 ("closed")."""
 _MAX_RETRY_SECONDS = 60
-"""SDKs wait no longer than a minute for a ``Retry-After``; with a longer one they come back at once.
-"""
+"""SDKs wait at most a minute for a ``Retry-After``; with a longer one they come back at once."""
 _PAUSES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.3)
 """Seconds between the tries to admit a request that only others under way keep out.
 

@@ -32,7 +32,7 @@ class DialectRequest(msgspec.Struct, frozen=True):
     named_object: ProviderObject | None = None
     """The first file or the like that the request names, if the agent owns it."""
     covered: frozenset[str] = frozenset()
-    """Marks of answers that the provider has already, beside the request's own copy of them."""
+    """Marks of answers that the provider has already, and that the request repeats."""
     woven: bytes = b""  # Hidden items (comma separated) that were put into the view's body
 
     @property
@@ -57,7 +57,7 @@ class PreparedRequest(NamedTuple):
     """Returns the request for a provider and model (``ModelResponse.maker``). Cached."""
     first: str = ""  # The provider and model that is asked first
     size: int = 0
-    """Bytes of the runner's request: of a large one, the requests are written beside the loop."""
+    """Bytes of the runner's request: if it is large, requests are written in a thread."""
     woven: bytes = b""  # Hidden items (comma separated) of earlier turns in the request
 
 

@@ -1,18 +1,20 @@
 """The lookup of retries: a runner that sends a request again finds its turn
 (docs/spec/mediation.md section 5).
 
-    the same request, within 10 minutes               what happens
-    ────────────────────────────────────────────────  ─────────────────────────────────────────────
-    its turn runs in this process                     both get the answer of the one turn (``registry``)
-    its turn runs in another process                  this request waits for it, then one of the rows below
-    its runner left, and a write is in flight         the same, also with words after the last ones
-    its turn has an answer, not yet delivered         CompletedTurn: that answer, also while it waits in
-                                                      the buffer of another connection; with words after
-                                                      the last ones, only once nobody is delivering it
-    its turn is done, and the runner says it retries  CompletedTurn: that answer
-    it ends with items of an answer that was cut off  CompletedTurn: the rest of that answer
-    its turn failed, or its process died              Resume: what it did is replayed, not done again
-    anything else                                     None: a new turn
+    the same request, within 10 minutes     what happens
+    ──────────────────────────────────────  ────────────────────────────────────────────────────
+    its turn runs in this process           both get the answer of the one turn (``registry``)
+    its turn runs in another process        this request waits, then one of the rows below
+    its runner left, a write is in flight   the same, also with words after the last ones
+    its turn has an answer that was not     CompletedTurn: that answer, also while it waits in the
+      delivered yet                           buffer of another connection; with words after the
+                                              last ones, only once nobody is delivering it
+    its turn is done, and the runner says   CompletedTurn: that answer
+      that it retries
+    it ends with items of an answer that    CompletedTurn: the rest of that answer
+      was cut off
+    its turn failed, or its process died    Resume: what it did is replayed, not done again
+    anything else                           None: a new turn
 
 In a conversation that the provider keeps, equal words are sent again and again. So a turn that a
 later turn followed is found only by a runner that says it retries: it gets that turn's answer. A

@@ -4,8 +4,10 @@
     GET    responses/{id}               the response as the runner may read it
     GET    responses/{id}/input_items   without hidden items; its pages are made of what is left
     POST   responses/{id}/cancel        passed; what comes back is shown like the response
-    DELETE responses/{id}               the hidden responses of its turn are deleted too, if the provider lets us
-    GET    conversations/{id}/items     without hidden items, like ``input_items``; and one of them by its id
+    DELETE responses/{id}               the hidden responses of its turn are deleted too, if the
+                                        provider lets us
+    GET    conversations/{id}/items     without hidden items, like ``input_items``; and one of them
+                                        by its id
     …      conversations/{id}…          passed
 
 The proxy asks the provider itself, because an answer is edited as a whole. Only one answer is

@@ -372,7 +372,7 @@ class Passthrough:
         latency_ms = round((time.monotonic() - ticket.started) * 1000)
         is_ok = whole and status < HTTPStatus.BAD_REQUEST
         if is_ok and ticket.conversation is not None:
-            # The results that it waited for went along, and no earlier turn of it can be resumed any more.
+            # The results that it waited for went along, and no earlier turn of it can be resumed.
             settled = msgspec.structs.replace(
                 ticket.conversation, pending_results=b"", turn=ticket.context.turn_id
             )

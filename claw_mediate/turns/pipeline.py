@@ -2,7 +2,8 @@
 
     side request, or a form without tools   admit → add context → forward
     token count                             add context, tools and hidden rounds → forward
-    anything else                           find a running or earlier turn → admit → prepare → start a turn
+    anything else                           find a running or earlier turn → admit → prepare → start
+                                            a turn
 
 Admission is the budget's: a request that finds the answer of an earlier attempt is not counted
 again.
@@ -50,7 +51,7 @@ from claw_mediate.turns.idempotency import (
 from claw_mediate.turns.kept.conversation import KeptConversation
 from claw_mediate.turns.kept.records import describe_forwarded
 from claw_mediate.turns.passthrough import ForwardDetails, Passthrough, Purpose, has_policy
-from claw_mediate.turns.registry import Parts, RunningTurn, TurnRegistry
+from claw_mediate.turns.registry import RunningTurn, TurnParts, TurnRegistry
 from claw_mediate.turns.response import attend, stored_response
 from claw_state.health import StateUnavailableError
 from claw_state.journal import AttemptKind, RequestFingerprint
@@ -97,7 +98,7 @@ class RequestPreparer:
             }
             return dialect.build_request(view, catalog, Additions(adapted, text))
 
-        # What is built here is cached: of a large body it is built beside the event loop.
+        # What is built here is cached; of a large body it is built in a thread.
         size = len(view.body)
         await compute(size, partial(build, maker))
         return PreparedRequest(catalog, build, maker, size, b",".join(hidden.values()))
@@ -167,7 +168,7 @@ class TurnPipeline:
         self,
         settings: Settings,
         log: EventLog,
-        parts: Parts,
+        parts: TurnParts,
         turns: TurnRegistry,
         passthrough: Passthrough,
     ) -> None:

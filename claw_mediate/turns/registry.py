@@ -66,7 +66,7 @@ class Peers(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class TurnParts:
     """The parts of a mediator that its requests pass through, before and in their turns."""
 
     peers: Peers
@@ -89,7 +89,7 @@ class RunningTurn:
         context: TurnContext,
         driver: TurnDriver,
         checkpoint: TurnCheckpoint,
-        parts: Parts,
+        parts: TurnParts,
     ) -> None:
         self.context = context
         self.driver = driver
@@ -341,7 +341,7 @@ wait.
 class TurnRegistry:
     """All turns of one mediator that have not ended."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: TurnParts) -> None:
         self._parts = parts
         self._peers = parts.peers
         self._recorder = parts.recorder

@@ -1,5 +1,5 @@
-"""The offline replay of a recorded turn: the real turn, judge and dialect, under the agent's present
-manifest.
+"""The offline replay of a recorded turn: the real turn, judge and dialect, under the agent's
+present manifest.
 
 No provider and no service is asked, and nothing is written: the model says what it said, services
 answer what they answered, and the clock shows what it showed. If the turn goes another way than it
@@ -57,7 +57,9 @@ class RecordedResponse(NamedTuple):
     size: int
     latency_ms: int
     whole: bool = False
-    """True if the body is the result as the model was told it, of an earlier attempt at the turn."""
+    """True if the body is the result as the model was told it, in an earlier attempt at the
+    turn.
+    """
 
 
 @dataclass(frozen=True, slots=True)

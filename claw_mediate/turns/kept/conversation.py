@@ -6,7 +6,8 @@ next request, whatever became of the turn (docs/spec/responses.md section 10).
 
     a response came         for each of its calls: the outcome is unknown
     calls ran               their results; for the other calls as before
-    the turn was delivered  none, since native calls are the runner's; if a tool ended the turn, its results
+    the turn was delivered  none, since native calls are the runner's; if a tool ended the turn, its
+                            results
     the turn failed         the results; for each call that did not run: it was not run
 
 If the provider's answer was lost, we do not know whether it stored our tool results. So if it

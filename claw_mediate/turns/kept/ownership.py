@@ -3,9 +3,11 @@
 
 An agent's request names a response, or a conversation, that
 
-    the agent owns                     it goes on, at the provider and with the key that keep it
-    somebody else owns, or nobody      400 or 404 (``core.http``); with ``stored_ids: any`` it passes as it is
-    can't be looked up                 503 ``state_unavailable``, whatever the setting is: the id may be another agent's
+    the agent owns                  it goes on, at the provider and with the key that keep it
+    somebody else owns, or nobody   400 or 404 (``core.http``); with ``stored_ids: any`` it passes
+                                    as it is
+    can't be looked up              503 ``state_unavailable``, whatever the setting is: the id may
+                                    be another agent's
 
 An id that could not be saved counts as nobody's, so that the runner begins a new conversation. One
 that is another agent's stays that agent's.
