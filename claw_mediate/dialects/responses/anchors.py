@@ -20,8 +20,8 @@ from typing import Final
 
 from claw_mediate.core.continuity import (
     EMPTY_TEXT_KEY,
-    Block,
     Evidence,
+    MessageBlock,
     Transcript,
     calls_key,
     item_key,
@@ -54,7 +54,7 @@ def read_evidence(items: Sequence[Item]) -> Evidence:
     """
     anchors: dict[int, Anchor] = {}
     gaps: dict[int, Anchor] = {}
-    blocks: dict[int, Block] = {}
+    blocks: dict[int, MessageBlock] = {}
     transcript = Transcript()
     index = stretch = 1 + max(
         (at for at, item in enumerate(items) if item.kind == "compaction"), default=-1
@@ -68,7 +68,7 @@ def read_evidence(items: Sequence[Item]) -> Evidence:
                 index + place: anchor for place, anchor in _read_block(items[index:end], transcript)
             }
             anchors |= found
-            blocks |= dict.fromkeys(found, Block(index, stretch))
+            blocks |= dict.fromkeys(found, MessageBlock(index, stretch))
             is_unanswered, index = False, end
             continue
         if item.speaker == "tool":
