@@ -22,8 +22,8 @@ import msgspec
 from claw_contract.base import JsonObject
 from claw_mediate.core.types import ToolResult
 from claw_mediate.dialects.bodies import ABSENT, encode
-from claw_mediate.dialects.openai.wire_types import Message, visible_text
-from claw_mediate.dialects.sse import split_array
+from claw_mediate.dialects.members import split_array
+from claw_mediate.dialects.openai.wire_types import ChatMessage, visible_text
 
 REASONING: Final = "reasoning"
 MESSAGE: Final = "message"
@@ -65,7 +65,7 @@ class _NamedTool(msgspec.Struct):
     function: Any = None
 
 
-class Item(Message):
+class Item(ChatMessage):
     """One item. A message may have a role and no type."""
 
     type: Any = None

@@ -15,12 +15,11 @@ import msgspec
 
 from claw_mediate.dialects import sse
 from claw_mediate.dialects.base import Keepalive, RunnerRequest, StreamOpening
-from claw_mediate.dialects.sse import (
+from claw_mediate.dialects.members import (
     Members,
     as_raw,
     split_array,
     split_object,
-    split_text,
     string_member,
     without_line_breaks,
 )
@@ -181,7 +180,7 @@ def _is_array(raw: bytes | None) -> bool:
 
 def _text_events(item: Members, kind: str, member: str, more: _Event) -> Iterator[_Event]:
     whole = string_member(item, member) or ""
-    for piece in split_text(whole):
+    for piece in sse.split_text(whole):
         yield {"type": f"{kind}.delta", "delta": piece}
     yield {"type": f"{kind}.done", member: whole, **more}
 
@@ -198,7 +197,7 @@ def _content_events(item: Members) -> Iterator[_Event]:
                 **place,
                 "part": {**as_raw(part), "refusal": ""},
             }
-            for piece in split_text(refusal):
+            for piece in sse.split_text(refusal):
                 yield {"type": "response.refusal.delta", **place, "delta": piece}
             yield {"type": "response.refusal.done", **place, "refusal": refusal}
         elif kind == "output_text" and text is not None:
@@ -211,7 +210,7 @@ def _content_events(item: Members) -> Iterator[_Event]:
 
 
 def _output_text_events(part: Members, text: str) -> Iterator[_Event]:
-    for piece in split_text(text):
+    for piece in sse.split_text(text):
         yield {"type": "response.output_text.delta", "delta": piece, "logprobs": []}
     annotations = split_array(part["annotations"]) if _is_array(part.get("annotations")) else []
     for index, annotation in enumerate(annotations):
@@ -234,7 +233,7 @@ def _reasoning_events(item: Members) -> Iterator[_Event]:
             **place,
             "part": {**as_raw(part), "text": ""},
         }
-        for piece in split_text(text):
+        for piece in sse.split_text(text):
             yield {"type": "response.reasoning_summary_text.delta", **place, "delta": piece}
         yield {"type": "response.reasoning_summary_text.done", **place, "text": text}
         yield {"type": "response.reasoning_summary_part.done", **place, "part": as_raw(part)}
@@ -244,7 +243,7 @@ def _reasoning_events(item: Members) -> Iterator[_Event]:
         part, place = split_object(raw), {"content_index": index}
         text = string_member(part, "text") or ""
         yield {"type": "response.content_part.added", **place, "part": {**as_raw(part), "text": ""}}
-        for piece in split_text(text):
+        for piece in sse.split_text(text):
             yield {"type": "response.reasoning_text.delta", **place, "delta": piece}
         yield {"type": "response.reasoning_text.done", **place, "text": text}
         yield {"type": "response.content_part.done", **place, "part": as_raw(part)}
