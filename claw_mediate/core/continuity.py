@@ -9,7 +9,7 @@ message:
                      runners strip the rest. If calls have no ids, the call itself
     an answer      its visible text without white space
 
-Messages with equal keys are told apart by evidence, none of which is required:
+Evidence distinguishes messages with equal keys; none of it is required:
 
     the session    that the runner names. Two different ones are two conversations
     preceding      digests of the few messages before. One equal digest is enough, since runners
@@ -58,7 +58,7 @@ compared with all stored rounds.
 _MIN_DISTINCTIVE = 60  # Characters of an answer that hardly any other turn repeats
 _DISTINCTIVE_KINDS = ("calls", "words")
 _OPENCLAW_NOTE_MARK = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>"
-# Claude Code's text for a message without words, without its white space
+# What Claude Code writes for an empty message, without its white space
 _CLAUDE_CODE_EMPTY = "(nocontent)"
 _ASCII_SPACE = bytes(code for code in range(128) if chr(code).isspace())
 _NOT_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]")
@@ -374,7 +374,7 @@ def _find_similar(
 
 
 def _is_id_supported(rounds: StoredRounds, anchor: Anchor, session: str, overlap: int) -> bool:
-    """Return True if more than an equal id speaks for the match, and no other session against it."""
+    """Return True if more than an equal id speaks for the match, and nothing against it."""
     if session and rounds.session:
         if session != rounds.session:
             return False
@@ -422,7 +422,7 @@ def _may_match(
 
 
 def _kind(key: str) -> str:
-    """Return the kind of a key, which stands before its digest: "calls", "words", …"""
+    """Return the kind of a key, which comes before its digest: "calls", "words", …"""
     return key.split(":")[-2]
 
 

@@ -192,7 +192,7 @@ class UnknownObject(NamedTuple):
 
     kind: str
     id: str
-    member: str  # Of the request, in which the id stands
+    member: str  # The member of the request that has the id
     reason: str = (
         "this agent has none. What was made before the proxy, or outside of it, needs "
         "CLLAMA_STORED_IDS=any"

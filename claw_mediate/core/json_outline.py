@@ -273,7 +273,7 @@ def _check_values(text: bytes) -> None:
 
 
 def _count(text: bytes, marks: bytes) -> list[int]:
-    """Return how often each byte stands in a text."""
+    """Return how often a text has each of these bytes."""
     windows = range(0, len(text), PIECE_BYTES)
     return [sum(text.count(mark, at, at + PIECE_BYTES) for at in windows) for mark in marks]
 

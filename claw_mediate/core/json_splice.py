@@ -28,11 +28,11 @@ _STRING = rb'"(?:[^"\\]++|\\.)*+"'
 _SPACE = re.compile(rb"[ \t\r\n]*+")
 _SPACES = (b" ", b"\t", b"\r", b"\n")
 _MEMBER = re.compile(
-    rb'[ \t\r\n]*+"((?:[^"\\]++|\\.)*+)"[ \t\r\n]*+:[ \t\r\n]*+(?:(%b|[^\s,\]}{\[]++)[ \t\r\n]*+,?)?+'
-    % _STRING,
+    rb'[ \t\r\n]*+"((?:[^"\\]++|\\.)*+)"[ \t\r\n]*+:[ \t\r\n]*+'
+    rb"(?:(%b|[^\s,\]}{\[]++)[ \t\r\n]*+,?)?+" % _STRING,
     re.DOTALL,
 )
-"""A member and its comma, if its value is a scalar; of a nested one, all that is before the value.
+"""A member and its comma, if its value is a scalar; else everything before the value.
 
 Groups: the name as it is spelled, and the value if it is a scalar.
 """
@@ -254,9 +254,9 @@ class Object:
         return splice(self._document, self._cuts_for(changes))
 
     def split(self, changes: Mapping[str, bytes | None], name: str) -> tuple[bytes, bytes]:
-        """Return the edited object in two parts, parted after the last element of the array ``name``.
+        """Return the edited object in two parts.
 
-        The object must have that array.
+        The first ends with the last element of the array ``name``, which must be there.
         """
         index = self._index_of(name)
         assert index is not None
@@ -361,7 +361,7 @@ def append(array: bytes, entries: Iterable[bytes]) -> bytes:
 
 
 def _leading_comma(array: bytes, end: int) -> bytes:
-    """Return the comma before a new last entry; b"" if the array, which ends at ``end``, is empty."""
+    """Return the comma before a new last entry; b"" if the array that ends at ``end`` is empty."""
     while array[end - 1 : end] in _SPACES:
         end -= 1
     return b"" if array[end - 1 : end] == b"[" else b","

@@ -7,7 +7,7 @@ The first table is ``judge``: the first row that holds decides about a response.
     any call, though tools are forbidden      Finish(Refuse): 502
     no calls, or native calls only            Finish(Deliver): the runner runs the native calls
     a call that only the runner can answer,   Finish(Refuse): 502
-      beside ours (``keeps_rounds`` only)
+      next to ours (``keeps_rounds`` only)
     calls, and rounds or time are spent       AnswerAll: tool_budget_exhausted, then the last
                                                 model call. ``on_budget: error``: Finish(Refuse)
     more than ``MAX_CALLS`` calls             AnswerAll: too_many_calls; nothing runs
@@ -226,7 +226,7 @@ def judge(ledger: Ledger, response: ModelResponse) -> Verdict:
         too_many = tuple(tool_result.too_many_calls(call, MAX_CALLS) for call in calls)
         return AnswerAll(too_many, ledger.tool_use)
 
-    # As long as our calls are: a native call in it stands before one of ours.
+    # As many calls as are ours: a native one among them comes before one of ours.
     prefix = calls[:ours]
     if any(call.owner == "native" for call in prefix):
         mixed = tuple(tool_result.managed_tools_first(call) for call in calls)

@@ -144,7 +144,7 @@ def _tool_error(
 def _find_images(result: CallResult, redactor: Redactor, room: int) -> Iterator[Image]:
     """Yield the images that models accept, as long as they fit into ``room`` bytes of base64.
 
-    An image in which a secret stands is left out.
+    An image whose data contains a secret is left out.
     """
     for raw in result.content:
         part = read_part(raw)

@@ -33,7 +33,7 @@ from claw_mediate.core.json_pieces import contains, contains_match, pieces_of
 
 _MAX_NAME = 64  # Bytes of a member's name that is looked at
 _MAX_NAMED: Final = 2000  # Models that one request may name
-# Levels of a member in which names are searched. Each level may be read again for each one above it.
+# Levels of a member in which names are searched. Each may be read again for each one above it.
 _MAX_NESTED: Final = 8
 # Characters of a place. Names of members may be long, and nested a thousand times.
 _MAX_PLACE: Final = 200
@@ -328,7 +328,7 @@ def _names_in(name: str, member: Any, place: str) -> Iterator[NamedModel]:
 
 
 def _texts_of_object(name: str, value: dict[str, Any]) -> Iterator[str]:
-    """Yield the names in an object that a member holds: ``{"id": "b"}``, LiteLLM's ``{"a": ["b"]}``.
+    """Yield the names in a member's object: ``{"id": "b"}``, or LiteLLM's ``{"a": ["b"]}``.
 
     The walk reads those of its own members that may name a model, and everything deeper.
     """

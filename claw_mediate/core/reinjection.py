@@ -160,8 +160,8 @@ def _make_room(kept: dict[int, bytes], shrink: Callable[[int], bytes], goal: int
     return held
 
 
-# The summary of a call is the same in every request, for the sake of the provider's cache. Nothing in
-# it invites the model to make the call again, which may have been a write.
+# The summary of a call is the same in every request, for the sake of the provider's cache. Nothing
+# in it invites the model to make the call again, which may have been a write.
 
 
 def summarize_arguments(text: str) -> JsonObject | None:

@@ -1,7 +1,7 @@
 """The conversation that a request belongs to, if its runner names it.
 
-docs/spec/mediation.md section 7. Pure. A session is evidence, never a requirement: most runners name none, and a runner may name it in one
-request and not in the next.
+docs/spec/mediation.md section 7. Pure. A session is evidence, never a requirement: most runners
+name none, and a runner may name it in one request and not in the next.
 """
 
 import json

@@ -148,7 +148,7 @@ def write_arguments(call: ToolCall) -> bytes:
 
 
 def _with_claw_id(tool: Tool, arguments: Arguments, agent_id: str) -> dict[str, bytes]:
-    """Return a copy of the arguments' texts, with the agent's id if the tool's schema asks for it."""
+    """Return the arguments' texts, with the agent's id if the tool's schema asks for it."""
     raw = dict(arguments.raw)
     properties = tool.input_schema.get("properties")
     if isinstance(properties, dict) and CLAW_ID in properties:
@@ -183,7 +183,7 @@ def _plain_text(raw: bytes) -> str:
 
 
 def _canonical_text(raw: dict[str, bytes]) -> str:
-    """Return canonical JSON: keys are sorted, and ``1``, ``1.0`` and ``10e-1`` are written alike."""
+    """Return canonical JSON: keys are sorted, and ``1``, ``1.0``, ``10e-1`` written alike."""
     exact = {name: _exact_decoder.decode(value.decode()) for name, value in raw.items()}
     return _canonical_encoder.encode(exact)
 

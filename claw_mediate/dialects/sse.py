@@ -1,4 +1,4 @@
-"""Server-sent events that we write (WHATWG HTML, section 9.2): their frame, and the size of deltas."""
+"""Server-sent events that we write (WHATWG HTML, section 9.2): their frame, and their deltas."""
 
 import re
 from collections.abc import Iterator

@@ -254,7 +254,7 @@ def _write_results(results: Sequence[ToolResult]) -> bytes:
 
 
 def merge_messages(prefill: bytes, message: bytes) -> bytes:
-    """Return one assistant's message of ``prefill``, which the runner began, and its continuation."""
+    """Return ``prefill``, an assistant's message that the runner began, with its continuation."""
     began = json_splice.Object(prefill).value("content") or b"[]"
     if began[:1] == b'"':
         began = _write_array([encode({"type": "text", "text": msgspec.json.decode(began)})])

@@ -42,7 +42,7 @@ type Content = str | list[ContentBlock] | None
 
 
 class _ReadMessage(NamedTuple):
-    """A message with its content, which is None if it is absent or of a form that we do not know."""
+    """A message. ``content`` is None if it is absent, or of a form that we do not know."""
 
     role: Any
     content: Content
@@ -150,8 +150,8 @@ def build_request(
 ) -> RequestVariants:
     """Return the body for the provider, with the managed tools after the runner's own.
 
-    It has none of this turn's rounds yet. Raises ``JsonSpliceError``, also for a member of ``_READ``
-    that stands twice.
+    It has none of this turn's rounds yet. Raises ``JsonSpliceError``, also if a member of ``_READ``
+    is repeated.
     """
     body = json_splice.Object(request.body, unique=_READ)
 

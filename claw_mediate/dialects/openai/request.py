@@ -149,8 +149,8 @@ def build_request(
 ) -> RequestVariants:
     """Return the body for the provider, with the managed tools after the runner's own.
 
-    It has none of this turn's rounds yet. Raises ``JsonSpliceError``, also for a member of ``_READ``
-    that stands twice.
+    It has none of this turn's rounds yet. Raises ``JsonSpliceError``, also if a member of ``_READ``
+    is repeated.
     """
     body = json_splice.Object(request.body, unique=_READ)
 

@@ -1,8 +1,8 @@
 """A finished chat completion as one well-formed stream (docs/spec/mediation.md section 6).
 
 It has one id, the role in the first chunk of a choice only, content in chunks of a few dozen
-characters, tool calls with an index from 0 and arguments in parts, ``finish_reason`` as the provider
-gave it, a usage chunk if the runner asked for one, and ``[DONE]``.
+characters, tool calls with an index from 0 and arguments in parts, ``finish_reason`` as the
+provider gave it, a usage chunk if the runner asked for one, and ``[DONE]``.
 
 Members that we do not know are sent once and as they are: a message's in its first delta, a
 choice's in its last chunk, and the response's in the first chunk of all, of which ``openai`` in

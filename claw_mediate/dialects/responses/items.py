@@ -116,7 +116,7 @@ class Item(ChatMessage):
 
     @property
     def is_in_summary(self) -> bool:
-        """True if the item stays in a summary: it is a call, an answer, a message or a compaction."""
+        """True if the item stays in a summary: a call, an answer, a message or a compaction."""
         return (
             self.is_call or self.is_message or self.kind == "compaction" or self.speaker == "tool"
         )
@@ -128,7 +128,7 @@ class Item(ChatMessage):
 
     @property
     def speaker(self) -> Role:
-        """The one who made the item: ``user``, ``assistant``, ``system``, ``developer`` or ``tool``.
+        """``user``, ``assistant``, ``system``, ``developer`` or ``tool``, by who made the item.
 
         None if the item does not say so.
         """

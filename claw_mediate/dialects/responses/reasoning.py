@@ -88,7 +88,7 @@ class ReasoningRules(ReplayRules):
         )
 
     def find_losses(self, rounds: Sequence[Round], *, replayed: bool) -> tuple[str, ...]:
-        """Return the interventions for images, or reasoning, that are left out (``ReplayRules``)."""
+        """Return the interventions for images or reasoning that are left out (``ReplayRules``)."""
         for past in rounds:
             items = [read_item(item) for item in split_items(past.response.message)]
             if replayed:

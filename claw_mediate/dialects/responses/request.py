@@ -195,7 +195,7 @@ def _go_on_from(body: bytes, previous: str, owed: bytes) -> bytes:
 
 
 def _input_items(raw: bytes | None) -> bytes:
-    """Return the array of an ``input``, which may be absent; a text is one message of the user's."""
+    """Return the items of an ``input``, as an array. A text is one message of the user's."""
     if raw is None or raw == b"null":
         return b"[]"
     if raw[:1] == b'"':
@@ -280,8 +280,8 @@ def build_request(
 ) -> RequestVariants:
     """Return the body for the provider, with the managed tools after the runner's own.
 
-    It has none of this turn's rounds yet. Raises ``JsonSpliceError``, also for a member of ``_READ``
-    that stands twice.
+    It has none of this turn's rounds yet. Raises ``JsonSpliceError``, also if a member of ``_READ``
+    is repeated.
     """
     body = json_splice.Object(request.body, unique=_READ)
 

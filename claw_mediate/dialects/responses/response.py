@@ -172,7 +172,7 @@ def read_response(body: bytes, catalog: ToolCatalog) -> ModelResponse:
 
 
 def _check_items(items: Sequence[bytes], views: Sequence[Item]) -> None:
-    """Raise ``DecodeError`` or ``RepeatedMemberError`` for an item that can't be read or streamed."""
+    """Raise ``DecodeError`` or ``RepeatedMemberError`` for an item that can't be used."""
     for view in views:
         check_parts(view)
 

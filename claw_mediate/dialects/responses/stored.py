@@ -1,8 +1,8 @@
 """Responses and items that a provider keeps, as the runner may read them.
 
-docs/spec/responses.md section 10. A kept response repeats the request that the provider got: managed
-tools are taken out of it. Its items are those of that request and of everything before it: hidden
-ones are taken out. Pages are of what is left.
+docs/spec/responses.md section 10. A kept response repeats the request that the provider got:
+managed tools are taken out of it. Its items are those of that request and of everything before it:
+hidden ones are taken out. Pages are of what is left.
 """
 
 from collections.abc import Mapping, Sequence
