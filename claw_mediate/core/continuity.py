@@ -491,9 +491,9 @@ def _is_same_message(message: str, other: str) -> bool:
     other_words, other_parts = _split_digest(other)
     shared = words & other_words
 
-    is_one_subset = shared in (words, other_words)
+    is_subset = shared in (words, other_words)
     is_most = 2 * len(shared) > max(len(words), len(other_words))
-    if not is_one_subset or not is_most:
+    if not is_subset or not is_most:
         return False
 
     return 2 * len(parts & other_parts) >= min(len(parts), len(other_parts))
@@ -555,7 +555,7 @@ def _digest_of_short_text(text: str) -> tuple[str, str]:
 
 
 def _digest_of_long_text(text: str) -> tuple[str, str]:
-    """Do the same in slices: one call on 60 MB would hold up every other thread."""
+    """Return the same, read in slices: one call on 60 MB would hold up every other thread."""
     beginning = ""
     pieces: list[bytes] = []
     for start in range(0, len(text), _SLICE):
