@@ -175,16 +175,16 @@ def refuse_unknown_id(
     path: str, naming: Naming, object_id: str, reason: str = "this agent has none"
 ) -> RunnerResponse:
     """Return the refusal of an id that this agent can't use (docs/spec/responses.md section 10)."""
+    kind = "conversation" if naming == "conversation" else "response"
+    message = f"the {kind} {object_id[:MAX_SHOWN_ID]!r} is not known here: {reason}"
+
     match naming:
         case "previous_response_id":
-            status, code, kind = 400, "previous_response_not_found", "response"
+            return refuse(path, 400, "previous_response_not_found", message, param=naming)
         case "response_id":
-            status, code, kind = 404, "response_not_found", "response"
+            return refuse(path, 404, "response_not_found", message, param=naming)
         case "conversation":
-            status, code, kind = 404, "conversation_not_found", "conversation"
-
-    message = f"the {kind} {object_id[:MAX_SHOWN_ID]!r} is not known here: {reason}"
-    return refuse(path, status, code, message, param=naming)
+            return refuse(path, 404, "conversation_not_found", message, param=naming)
 
 
 class UnknownObject(NamedTuple):

@@ -203,7 +203,7 @@ def judge(ledger: Ledger, response: ModelResponse) -> Verdict:
 
     if calls and ledger.tool_use is ToolUse.FORBIDDEN:
         message = "the model asked for tools after the turn's tool budget was spent"
-        return Finish(_refuse(ledger, tool_result.TOOL_BUDGET_EXHAUSTED, message))
+        return Finish(_refuse_spent(ledger, message))
 
     if not ours:
         return Finish(Deliver(response, ledger.rounds, ledger.usage))
@@ -212,12 +212,11 @@ def judge(ledger: Ledger, response: ModelResponse) -> Verdict:
         message = (
             "the model made a call that only the runner can answer beside calls of service tools"
         )
-        return Finish(_refuse(ledger, NATIVE_CALL_UNANSWERABLE, message))
+        return Finish(Refuse(502, NATIVE_CALL_UNANSWERABLE, message, ledger.rounds, ledger.usage))
 
     if ledger.has_spent_rounds or ledger.tool_seconds_left <= 0:
         if ledger.limits.on_budget == "error":
-            message = "the turn's tool budget is spent"
-            return Finish(_refuse(ledger, tool_result.TOOL_BUDGET_EXHAUSTED, message))
+            return Finish(_refuse_spent(ledger, "the turn's tool budget is spent"))
 
         exhausted = tuple(tool_result.tool_budget_exhausted(call) for call in calls)
         return AnswerAll(exhausted, ToolUse.FORBIDDEN)
@@ -355,5 +354,5 @@ def _is_terminal(call: ToolCall) -> bool:
     return call.tool is not None and call.tool.annotations.terminal_on_success
 
 
-def _refuse(ledger: Ledger, code: str, message: str) -> Refuse:
-    return Refuse(502, code, message, ledger.rounds, ledger.usage)
+def _refuse_spent(ledger: Ledger, message: str) -> Refuse:
+    return Refuse(502, tool_result.TOOL_BUDGET_EXHAUSTED, message, ledger.rounds, ledger.usage)
