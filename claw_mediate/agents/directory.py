@@ -36,7 +36,7 @@ from claw_contract.manifest import (
 from claw_contract.metadata import Metadata
 from claw_contract.names import is_agent_id
 from claw_contract.secret import Secret, SecretRef
-from claw_mediate.core.types import Limits
+from claw_mediate.core.types import TurnLimits
 from claw_mediate.file_cache import FileVersion, file_version, read_file
 from claw_mediate.telemetry.event_log import EventLog
 
@@ -99,7 +99,7 @@ class Agent:
     id: str
     metadata: Metadata
     tools: tuple[Tool, ...]
-    limits: Limits
+    limits: TurnLimits
     digest: str
     feeds: tuple[Feed, ...] = ()
     memory: Memory | None = None
@@ -305,7 +305,7 @@ def _parse_agent(
         id=agent_id,
         metadata=metadata,
         tools=tuple(tool for tool in tools if tool.delivery == "mediated"),
-        limits=Limits.from_policy(manifest.policy),
+        limits=TurnLimits.from_policy(manifest.policy),
         digest=metadata.digest or hashlib.sha256(b"\0".join(contents.values())).hexdigest(),
         feeds=feeds.root,
         memory=memory,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from claw_mediate.core import tool_result
 from claw_mediate.core.turn import turn
-from claw_mediate.core.types import Deliver, Limits, Refuse, ToolCall, ToolResult
+from claw_mediate.core.types import Deliver, Refuse, ToolCall, ToolResult, TurnLimits
 from claw_mediate.dialects.base import Additions
 from claw_mediate.providers.failover import ModelCall, ModelResult, ProviderResponse, parse_response
 from claw_mediate.turns.checkpoint import TurnCheckpoint
@@ -44,7 +44,7 @@ class Peers:
 
     data: st.DataObject
     wire: Wire
-    limits: Limits
+    limits: TurnLimits
     clock: float = 0.0
     asked: list[Body] = field(default_factory=list)
     ran: list[ToolCall] = field(default_factory=list)
@@ -71,7 +71,7 @@ class Peers:
 @settings(max_examples=150)
 @given(st.data(), LIMITS)
 async def test_any_bytes_end_a_turn_and_never_spoil_the_conversation(
-    name: str, data: st.DataObject, limits: Limits
+    name: str, data: st.DataObject, limits: TurnLimits
 ) -> None:
     dialect, wire = DIALECTS[name], WIRES[name]
     peers = Peers(data, wire, limits)

@@ -1,9 +1,8 @@
-"""Responses and items that a provider keeps, as the runner may read them
-(docs/spec/responses.md section 10).
+"""Responses and items that a provider keeps, as the runner may read them.
 
-A kept response repeats the request that the provider got, and its items are those of that request
-and of all that it goes on from. So managed tools leave the first, and hidden items the second.
-Paging is over what is left.
+docs/spec/responses.md section 10. A kept response repeats the request that the provider got:
+managed tools are taken out of it. Its items are those of that request and of everything before it:
+hidden ones are taken out. Pages are of what is left.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +31,7 @@ _DEFAULT_SIZE = 20
 
 
 class _Answer(msgspec.Struct):
-    """The members by which the forms of an output name their call."""
+    """The members by which the items that answer a call name it, each its own one."""
 
     call_id: Any = None
     id: Any = None
@@ -54,12 +53,13 @@ _object_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 def ids_in(items: bytes) -> frozenset[str]:
     """Return the ids of items (JSON, comma separated) and of the calls that they make or answer."""
     found: set[str] = set()
+
     for raw in split_items(b"[%b]" % items):
         view = read_item(raw)
         ids = (view.id, view.own_call_id, _answered_call(raw, view))
-        found.update(
-            each for each in ids if isinstance(each, str) and each
-        )  # Providers may give anything
+        # A provider may give anything.
+        found.update(each for each in ids if isinstance(each, str) and each)
+
     return frozenset(found)
 
 
@@ -78,27 +78,7 @@ def show_response(body: bytes, echo: ShownEcho, concealment: Concealment) -> byt
         json_splice.check_utf8(body)
         _object_decoder.decode(body)
         document = json_splice.Object(body)
-        changes: Changes = {"id": encode(echo.id)}
-        if echo.previous and (document.value("previous_response_id") or b"").startswith(b'"'):
-            changes["previous_response_id"] = encode(echo.previous)
-        tools = document.value("tools")
-        if tools is not None and tools[:1] == b"[":
-            hidden = {None, *concealment.names} if concealment.names else set()
-            changes["tools"] = join_items(
-                tool for tool in split_items(tools) if tool_name(tool) not in hidden
-            )
-        if echo.tool_choice and document.value("tool_choice") is not None:
-            changes["tool_choice"] = echo.tool_choice
-        instructions = document.value("instructions")
-        if echo.instructions >= 0 and instructions is not None and instructions[:1] == b'"':
-            own = _text_decoder.decode(instructions)[: echo.instructions]
-            changes["instructions"] = encode(own) if own else b"null"
-        for name in ("input", "output"):
-            items = document.value(name)
-            if items is not None and items[:1] == b"[":
-                changes[name] = join_items(show_items(split_items(items), concealment))
-        if concealment != Concealment():
-            changes |= {name: b"null" for name in TOLD if document.value(name) is not None}
+        changes = _echo_changes(document, echo) | _concealing_changes(document, concealment)
         changed = {name: value for name, value in changes.items() if value != document.value(name)}
         return document.edit(changed) if changed else body
     except (
@@ -110,55 +90,103 @@ def show_response(body: bytes, echo: ShownEcho, concealment: Concealment) -> byt
         raise UnreadableResponseError("the provider's answer is not one response") from error
 
 
+def _echo_changes(document: json_splice.Object, echo: ShownEcho) -> Changes:
+    """Return the changes that make a response repeat the runner's request, and not ours."""
+    changes: Changes = {"id": encode(echo.id)}
+
+    previous = document.value("previous_response_id")
+    if echo.previous and previous is not None and previous[:1] == b'"':
+        changes["previous_response_id"] = encode(echo.previous)
+
+    if echo.tool_choice and document.value("tool_choice") is not None:
+        changes["tool_choice"] = echo.tool_choice
+
+    instructions = document.value("instructions")
+    if echo.instructions >= 0 and instructions is not None and instructions[:1] == b'"':
+        own = _text_decoder.decode(instructions)[: echo.instructions]
+        changes["instructions"] = encode(own) if own else b"null"
+
+    return changes
+
+
+def _concealing_changes(document: json_splice.Object, concealment: Concealment) -> Changes:
+    """Return the changes that take managed tools and hidden items out of a response."""
+    changes: Changes = {}
+
+    tools = document.value("tools")
+    if tools is not None and tools[:1] == b"[":
+        # A tool that can't be read (None) may be one of them.
+        hidden_names = {None, *concealment.names} if concealment.names else set()
+        changes["tools"] = join_items(
+            tool for tool in split_items(tools) if tool_name(tool) not in hidden_names
+        )
+
+    for name in ("input", "output"):
+        items = document.value(name)
+        if items is not None and items[:1] == b"[":
+            changes[name] = join_items(show_items(split_items(items), concealment))
+
+    if concealment != Concealment():
+        changes |= {name: b"null" for name in TOLD if document.value(name) is not None}
+
+    return changes
+
+
 def show_items(raw: Sequence[bytes], concealment: Concealment) -> list[bytes]:
-    """Return the items, oldest first, without hidden ones and without the reasoning
-    that led to nothing else.
+    """Return the items, oldest first, without the hidden ones.
+
+    Reasoning is hidden, too, if everything it led to is.
     """
     views = [read_item(item) for item in raw]
-    managed = [view.own_call_id for view in views if _is_managed(view, concealment)]
-    hidden = concealment.ids.union(each for each in managed if isinstance(each, str))
+    managed_ids = [view.own_call_id for view in views if _is_managed(view, concealment)]
+    hidden_ids = concealment.ids.union(each for each in managed_ids if isinstance(each, str))
+
+    # From the last item to the first: what reasoning led to comes after it.
     shown: list[bytes] = []
-    has_led_to = is_in_vain = False  # What is behind led to something; to nothing that is shown
+    has_results = False  # True if the reasoning before led to a call or a message
+    has_hidden_results_only = False
     for item, view in zip(reversed(raw), reversed(views), strict=True):
-        names = (view.id, view.own_call_id, _answered_call(item, view))
-        is_hidden = _is_managed(view, concealment) or any(
-            isinstance(each, str) and each in hidden for each in names
-        )
+        ids = (view.id, view.own_call_id, _answered_call(item, view))
+        has_hidden_id = any(isinstance(each, str) and each in hidden_ids for each in ids)
+        is_hidden = has_hidden_id or _is_managed(view, concealment)
+
         if view.kind == REASONING:
-            if is_hidden or is_in_vain:
-                continue  # and the reasoning right before it goes too
-            has_led_to = False
+            if is_hidden or has_hidden_results_only:
+                # The reasoning right before it led to the same.
+                continue
+            has_results = False
         elif view.speaker not in {"assistant", None}:
-            has_led_to = is_in_vain = False
+            has_results = False
+            has_hidden_results_only = False
         elif view.is_call or view.is_message:
-            is_in_vain = is_hidden and (is_in_vain or not has_led_to)
-            has_led_to = True
+            has_hidden_results_only = is_hidden and (has_hidden_results_only or not has_results)
+            has_results = True
+
         if not is_hidden:
             shown.append(item)
+
     return shown[::-1]
 
 
 def _is_managed(view: Item, concealment: Concealment) -> bool:
-    return (
-        view.kind in {FUNCTION, CUSTOM}
-        and not view.namespace
-        and item_name(view) in concealment.names
-    )
+    """Return True if the item is a call of a managed tool."""
+    is_plain_call = view.kind in {FUNCTION, CUSTOM} and not view.namespace
+    return is_plain_call and item_name(view) in concealment.names
 
 
 def _answered_call(raw: bytes, view: Item) -> Any:
     """Return the id of the call that an item answers; None for an item that answers none."""
     if view.speaker != "tool":
         return None
+
     answer = _answer_decoder.decode(raw)
     return answer.call_id or answer.approval_request_id or answer.id
 
 
 def read_page(body: bytes) -> tuple[list[bytes], str]:
-    """Return the items of a provider's page, and the id after which the next one
-    begins: "" after the last page.
+    """Return the items of a provider's page, and the id after which the next page begins.
 
-    Raise ``UnreadableResponseError``.
+    The id of the last page is "". Raise ``UnreadableResponseError``.
     """
     try:
         json_splice.check_utf8(body)
@@ -168,8 +196,11 @@ def read_page(body: bytes) -> tuple[list[bytes], str]:
             read_item(item)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise UnreadableResponseError("the provider's answer is not one page of items") from error
-    last = page.last_id if isinstance(page.last_id, str) else ""
-    return items, last if page.has_more is True and items else ""
+
+    has_next = page.has_more is True and bool(items)
+    if not has_next or not isinstance(page.last_id, str):
+        return items, ""
+    return items, page.last_id
 
 
 def write_page(items: Sequence[bytes], asked: Mapping[str, str]) -> bytes:
@@ -177,21 +208,30 @@ def write_page(items: Sequence[bytes], asked: Mapping[str, str]) -> bytes:
 
     Raise ``UnreadableRequestError``.
     """
-    size, order = asked.get("limit", str(_DEFAULT_SIZE)), asked.get("order", "desc")
-    if not (size.isdecimal() and size.isascii() and 0 < int(size) <= PAGE_SIZE):
+    limit = asked.get("limit", str(_DEFAULT_SIZE))
+    if not (limit.isdecimal() and limit.isascii() and 0 < int(limit) <= PAGE_SIZE):
         raise UnreadableRequestError(f"'limit' is a whole number from 1 to {PAGE_SIZE}")
+    size = int(limit)
+
+    order = asked.get("order", "desc")
     if order not in {"asc", "desc"}:
         raise UnreadableRequestError("'order' is 'asc' or 'desc'")
     ordered = list(items) if order == "asc" else list(items)[::-1]
+
     ids = [read_item(item).id for item in ordered]
-    start, end = 0, len(ordered)
-    if after := asked.get("after"):
+    start = 0
+    end = len(ordered)
+    after = asked.get("after")
+    if after:
         start = _place(ids, after, "after") + 1
-    if before := asked.get("before"):
+    before = asked.get("before")
+    if before:
         end = _place(ids, before, "before")
-    page = ordered[start:end][: int(size)]
-    named = ids[start:end][: int(size)]
-    first, last = (encode(named[0]), encode(named[-1])) if named else (b"null", b"null")
+
+    page = ordered[start:end][:size]
+    page_ids = ids[start:end][:size]
+    first = encode(page_ids[0]) if page_ids else b"null"
+    last = encode(page_ids[-1]) if page_ids else b"null"
     has_more = b"true" if start + len(page) < end else b"false"
     return b'{"object":"list","data":%b,"first_id":%b,"last_id":%b,"has_more":%b}' % (
         join_items(page),
@@ -209,4 +249,7 @@ def _place(ids: Sequence[Any], item_id: str, name: str) -> int:
 
 def find_item(items: Sequence[bytes], item_id: str) -> bytes | None:
     """Return the item with that id; None if there is none."""
-    return next((item for item in items if read_item(item).id == item_id), None)
+    for item in items:
+        if read_item(item).id == item_id:
+            return item
+    return None
