@@ -248,7 +248,7 @@ def _agent(state: AgentState) -> dict[str, Any]:
             "latest": _time(rounds.newest),
             "marks": rounds.marks,
         },
-        "owned_ids": state.owned,
+        "own_ids": state.owned,
         "turns": {name: state.turns.get(name, 0) for name in TURN_STATES},
         "spent": spent,
     }

@@ -1,7 +1,8 @@
 """The composition root: a runner's request in, its answer out (docs/spec/mediation.md).
 
-    admit        identifies the agent: Admitted, or a refusal
-    exchange     decides about the request: RunnerResponse (our answer), or Forward (the host sends it on)
+    admit        identifies the agent: Identity, or a refusal
+    exchange     decides about the request: RunnerResponse (our answer), or Forward (the host sends
+                 it on)
     passthrough  is given the outcome of a forwarded request
 
 It does not import mitmproxy. The host calls ``admit`` when the headers have arrived and
@@ -32,9 +33,9 @@ from claw_mediate.broker.calls import Caller, NativeCalls
 from claw_mediate.core import json_splice
 from claw_mediate.core.api_paths import (
     Endpoint,
-    StoredPath,
+    KeptPath,
     creates_object,
-    find_stored,
+    find_kept,
     is_ambiguous,
 )
 from claw_mediate.core.http import (
@@ -51,6 +52,7 @@ from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.base import Dialect, RunnerRequest, UnreadableRequestError
 from claw_mediate.dialects.model_only import read_model
 from claw_mediate.dialects.openai import chat as openai_chat
+from claw_mediate.dialects.responses import kept as kept_responses
 from claw_mediate.dialects.responses import response as openai_responses
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.prompt.build import PromptContext
@@ -68,29 +70,28 @@ from claw_mediate.tools.executor import ToolExecutor
 from claw_mediate.turns.budgets import Budgets, PriceList
 from claw_mediate.turns.context import DialectRequest
 from claw_mediate.turns.continuity import Continuity
-from claw_mediate.turns.object_lists import ObjectLists
-from claw_mediate.turns.ownership import Ownership
-from claw_mediate.turns.passthrough import OtherPaths, Owners, Passthrough
-from claw_mediate.turns.pipeline import RequestPreparer, Stages, TurnPipeline
-from claw_mediate.turns.provider_objects import ProviderObjects
+from claw_mediate.turns.kept.object_lists import ObjectLists
+from claw_mediate.turns.kept.ownership import Ownership
+from claw_mediate.turns.kept.provider_objects import Owners, ProviderObjects
+from claw_mediate.turns.kept_objects import KeptObjects
+from claw_mediate.turns.passthrough import OtherPaths, Passthrough
+from claw_mediate.turns.pipeline import TurnPipeline
 from claw_mediate.turns.recorder import Recorder
-from claw_mediate.turns.registry import Memory, Peers, TurnRegistry
-from claw_mediate.turns.stored_objects import StoredObjects
+from claw_mediate.turns.registry import Peers, TurnParts, TurnRegistry
 from claw_mediate.workers import worker as workers
 
 
-class Spoken(NamedTuple):
-    """The dialect of a request, and whether it only counts tokens, or is the
-    runner's own housekeeping.
-
-    ``names``: whether it may name what a provider keeps. Then one that can't be read is refused:
-    the id could be anybody's.
-    """
+class DialectEndpoint(NamedTuple):
+    """A path of a dialect, and what its requests are for."""
 
     dialect: Dialect
-    counts: bool = False
+    only_counts: bool = False  # True if the tokens are to be counted, and no model is asked
     side_request: str | None = None
-    names: bool = False
+    """The rule by which its requests are side requests."""
+    may_name_kept: bool = False
+    """True if a request may name a kept object. Then one that can't be read is refused: the id
+    could be anybody's.
+    """
 
 
 class _RequestRedactor(NamedTuple):
@@ -100,20 +101,33 @@ class _RequestRedactor(NamedTuple):
     admitted: Identity
     redactor: Redactor
 
+    def is_of(self, admitted: Identity, providers: Mapping[str, Provider]) -> bool:
+        """Return whether it was made of the same providers, files and token."""
+        own = self.admitted
+        return (
+            self.providers is providers
+            and own.agent is admitted.agent
+            and own.token == admitted.token
+            and own.secret == admitted.secret
+        )
 
-DIALECTS: Final[Mapping[Endpoint, Spoken]] = {
-    "/chat/completions": Spoken(openai_chat),
-    "/messages": Spoken(anthropic_messages),
-    "/messages/count_tokens": Spoken(anthropic_messages, counts=True),
-    "/responses": Spoken(openai_responses, names=True),
-    "/responses/compact": Spoken(openai_responses, side_request="compact", names=True),
-    "/responses/input_tokens": Spoken(openai_responses, counts=True, names=True),
+
+DIALECTS: Final[Mapping[Endpoint, DialectEndpoint]] = {
+    "/chat/completions": DialectEndpoint(openai_chat),
+    "/messages": DialectEndpoint(anthropic_messages),
+    "/messages/count_tokens": DialectEndpoint(anthropic_messages, only_counts=True),
+    "/responses": DialectEndpoint(openai_responses, may_name_kept=True),
+    "/responses/compact": DialectEndpoint(
+        openai_responses, side_request="compact", may_name_kept=True
+    ),
+    "/responses/input_tokens": DialectEndpoint(
+        openai_responses, only_counts=True, may_name_kept=True
+    ),
 }
 """By the end of the POST's path."""
 _PREPARATION_SECONDS = 1.0  # Some five hundred agents; others are read when they ask
-_MAX_INLINE_BYTES = (
-    256 << 10
-)  # Bytes of a body that are redacted in the event loop; a longer body is redacted in a thread
+_MAX_INLINE_BYTES = 256 << 10
+"""Bytes of a body that are redacted in the event loop; a longer body is redacted in a thread."""
 _MAX_REDACTED_TEXT = 1 << 20  # Bytes of a text in a body of more than 4 MiB that is decoded
 _LONG_TEXT = "a text of more than 1 MiB holds the agent's own token: take the token out of it"
 
@@ -129,8 +143,8 @@ class Mediator:
         peers: Peers | None = None,
         before: State | None = None,
     ) -> None:
-        """Build everything from the settings; ``before`` is the state of the
-        mediator that this one replaces.
+        """Build everything from the settings; ``before`` is the state of the mediator that this one
+        replaces.
 
         Raise ``ValueError`` with one line for a state that can't be opened, or a bad base URL.
         """
@@ -156,31 +170,34 @@ class Mediator:
         recorder = Recorder(self._history, log, self._budgets, self._prompt.retain)
         paths = self._paths = PathTables(self.registry, settings.paths, log)
         routing = Router(self.registry, paths, log)
-        ownership = self._ownership = Ownership(self.state.ownership, log, settings.stored_ids)
-        objects = self._objects = ProviderObjects(
-            self.state.ownership, log, paths, settings.stored_ids
-        )
-        owners = Owners(ownership, objects)
+
+        store, upstream = self.state.ownership, self._peers.upstream
+        self._ownership = Ownership(store, log, settings.stored_ids)
+        self._objects = ProviderObjects(store, log, paths, settings.stored_ids)
+        owners = Owners(self._ownership, self._objects)
+
         self.passthrough = Passthrough(self.registry, routing, paths, recorder, owners)
-        self._stored = StoredObjects(self._peers.upstream, routing, owners, self.passthrough)
-        lists = ObjectLists(self._peers.upstream, routing, objects)
+        lists = ObjectLists(upstream, routing, self._objects)
         self.other_paths = OtherPaths(self.passthrough, paths, self._budgets, owners, lists)
-        continuity = Continuity(self.state.store, log)
-        self._turns = TurnRegistry(
-            self._peers, recorder, Memory(continuity, ownership, objects), self.state.journal
+        self._kept_objects = KeptObjects(
+            upstream, routing, owners, self.passthrough, kept_responses
         )
-        stages = Stages(
-            self._budgets,
-            self._prompt,
-            routing,
-            RequestPreparer(continuity, log),
-            ownership,
-            objects,
+
+        parts = TurnParts(
+            peers=self._peers,
+            recorder=recorder,
+            journal=self.state.journal,
+            continuity=Continuity(self.state.store, log),
+            owners=owners,
+            budgets=self._budgets,
+            prompt=self._prompt,
+            routing=routing,
         )
-        self._broker = Broker(
-            NativeCalls(self._peers, recorder, self.state.journal), log, self._agents
-        )
-        self._pipeline = TurnPipeline(settings, log, stages, self._turns, self.passthrough)
+        self._turns = TurnRegistry(parts)
+        self._pipeline = TurnPipeline(settings, log, parts, self._turns, self.passthrough)
+        calls = NativeCalls(self._peers, recorder, self.state.journal)
+        self._broker = Broker(calls, log, self._agents)
+
         self._problem: str | None = None  # Why the proxy is not ready, as last logged
         self._stops = False
         self._secrets: set[Secret] = set()
@@ -188,10 +205,10 @@ class Mediator:
         self._redactors: dict[str, _RequestRedactor] = {}
 
     def missing(self) -> str | None:
-        """Return in one line, with the remedy, what keeps the proxy from starting;
-        None if nothing does, or it may yet come.
+        """Return in one line, with the remedy, what keeps the proxy from starting; None if nothing
+        does, or it may yet come.
         """
-        problems = []
+        problems: list[str] = []
         context = self._settings.context
         if not context.is_dir():
             problems.append(
@@ -221,8 +238,11 @@ class Mediator:
         """Return in one line what keeps turns from working now; None if nothing does."""
         if self._stops:
             return "it is being stopped"
-        if (problem := self.missing()) is not None:
+
+        problem = self.missing()
+        if problem is not None:
             return problem
+
         try:
             agents = self._agents.ids()
         except UnreadableDirectoryError as error:
@@ -231,21 +251,17 @@ class Mediator:
             return "no agent's context can be read"
         if not self.registry.has_usable_key():
             return "no key of any provider is usable now"
-        shown = self._settings.state.shown
-        return (
-            None
-            if await self.state.store.is_writable()
-            else f"the state {shown!r} can't be written"
-        )
+        if not await self.state.store.is_writable():
+            return f"the state {self._settings.state.shown!r} can't be written"
+        return None
 
     async def prepare(self) -> None:
-        """Do beforehand, for a short time, what the first requests would wait for:
-        read the agents' files, open the state.
+        """Do beforehand, for a short time, what the first requests would wait for: read the agents'
+        files, open the state.
         """
         until = time.monotonic() + _PREPARATION_SECONDS
-        with suppress(
-            OSError, UnreadableDirectoryError
-        ):  # or it takes too long; requests will tell
+        # What fails here, or takes too long, requests will report.
+        with suppress(OSError, UnreadableDirectoryError):
             for agent_id in self._agents.ids():
                 if time.monotonic() > until:
                     return
@@ -254,11 +270,12 @@ class Mediator:
                 await self._not_ready()
 
     async def _fleet_not_ready(self) -> str | None:
-        """Return in one line what keeps the whole proxy from working: this process,
-        or another worker.
+        """Return in one line what keeps the whole proxy from working: this process, or another
+        worker.
         """
         problem = await self._not_ready()
-        if problem is not None or (worker := workers.current()) is None:
+        worker = workers.current()
+        if problem is not None or worker is None:
             return problem
         return await worker.find_problem()
 
@@ -271,8 +288,8 @@ class Mediator:
         return self._prompt.feeds.reply(question)
 
     def _note_change(self, agent_id: str) -> None:
-        """End an agent's MCP sessions with services, and tell its own clients; its
-        files have changed.
+        """End an agent's MCP sessions with services, and tell its own clients: its files have
+        changed.
         """
         self._peers.services.release(agent_id)
         self._broker.note_change(agent_id)
@@ -288,23 +305,24 @@ class Mediator:
         return len(self._turns) + len(self._broker)
 
     async def own(self, request: Request) -> RunnerResponse | None:
-        """Answer what needs no credential: ``/health`` and ``/ready`` on the
-        proxy's own port, and ``HEAD /``.
+        """Answer what needs no credential: ``/health`` and ``/ready`` on the proxy's own port, and
+        ``HEAD /``.
         """
-        # Claude Code sends the latter first of all. The answers give no details; the log says why
-        # we are not ready.
-        if request.method == "HEAD" and request.bare_path == "/":
+        if request.method == "HEAD" and request.bare_path == "/":  # Claude Code asks this first.
             return respond_json(200, {})
         if request.host is not None or request.method not in {"GET", "HEAD"}:
             return None
+
         if request.bare_path == "/health":
             return respond_json(200, {"ok": True})
         if request.bare_path == "/ready":
+            # The answer gives no details; the log says why we are not ready.
             problem = await self._fleet_not_ready()
             if problem is not None and problem != self._problem:
                 self._log.event("error", error="not_ready", reason=problem)
             self._problem = problem
             return respond_json(503 if problem else 200, {"ready": not problem})
+
         return None
 
     def admit(self, request: Request) -> Identity | RunnerResponse:
@@ -312,15 +330,14 @@ class Mediator:
         if self._stops:
             return refuse_stopping(request.path)
         if is_ambiguous(request.path):
-            return refuse(
-                request.path, 400, "malformed_request", "the path can be read in two ways"
-            )
+            message = "the path can be read in two ways"
+            return refuse(request.path, 400, "malformed_request", message)
+
         admitted = authenticate.authenticate(self._agents, request, self._log)
-        if (
-            isinstance(admitted, RunnerResponse)
-            or is_for_broker(request)
-            or self._paths.knows(request)
-        ):
+        if isinstance(admitted, RunnerResponse):
+            return admitted
+
+        if is_for_broker(request) or self._paths.knows(request):
             return admitted
         return self._paths.refuse(admitted.agent, request)
 
@@ -336,9 +353,9 @@ class Mediator:
             or _find_object(request) is not None
         )
 
-    def dialect(self, request: Request) -> Spoken | None:
+    def dialect(self, request: Request) -> DialectEndpoint | None:
         """Return the dialect of a request; None for a request of no dialect (``other_paths``)."""
-        return _spoken(self._paths.find(request))
+        return _endpoint_of(self._paths.find(request))
 
     async def exchange(self, admitted: Identity, request: Request) -> RunnerResponse | Forward:
         """Decide about an admitted request whose body has arrived.
@@ -349,35 +366,43 @@ class Mediator:
             return refuse_stopping(request.path)
         if request.body and request.method.upper() in BODYLESS:
             return self._paths.refuse_body(admitted.agent, request)
+
         match = self._paths.find(request)
-        spoken = _spoken(match)
         request = self._paths.canonical(request, match)
         try:
             body = await _without_own_token(admitted, request.body)
-            if is_for_broker(request):
-                return await self._broker.answer(
-                    Caller(
-                        admitted, dataclasses.replace(request, body=body), self.redactor(admitted)
-                    )
-                )
-            if spoken is None and (path := _find_object(request)) is not None:
-                return await self._stored.answer(
-                    admitted, dataclasses.replace(request, body=body), path
-                )
-            if spoken is None:
-                return await self.other_paths.decide(admitted, request, body)
-            view = await compute(len(body), partial(_read, admitted.agent, spoken, body))
-            incoming = DialectRequest(
-                admitted,
-                request,
-                view,
-                spoken.dialect,
-                self.redactor(admitted),
-                only_counts=spoken.counts,
-            )
-            return await self._pipeline.answer(incoming)
+            return await self._decide(admitted, request, body, _endpoint_of(match))
         except (UnreadableRequestError, json_splice.JsonSpliceError) as error:
             return refuse(request.path, 400, "invalid_request", str(error))
+
+    async def _decide(
+        self, admitted: Identity, request: Request, body: bytes, endpoint: DialectEndpoint | None
+    ) -> RunnerResponse | Forward:
+        """Decide about a request by its path and its ``body``, which is without the agent's token.
+
+        Raise ``UnreadableRequestError`` and ``JsonSpliceError``.
+        """
+        if is_for_broker(request):
+            request = dataclasses.replace(request, body=body)
+            return await self._broker.answer(Caller(admitted, request, self.redactor(admitted)))
+
+        if endpoint is None:
+            path = _find_object(request)
+            if path is None:
+                return await self.other_paths.decide(admitted, request, body)
+            request = dataclasses.replace(request, body=body)
+            return await self._kept_objects.answer(admitted, request, path)
+
+        view = await compute(len(body), partial(_read, admitted.agent, endpoint, body))
+        incoming = DialectRequest(
+            admitted,
+            request,
+            view,
+            endpoint.dialect,
+            self.redactor(admitted),
+            only_counts=endpoint.only_counts,
+        )
+        return await self._pipeline.answer(incoming)
 
     async def exchange_packed(
         self, admitted: Identity, request: Request, error: DecodingError
@@ -439,26 +464,21 @@ class Mediator:
             return None
 
     def redactor(self, admitted: Identity) -> Redactor:
-        """Return the redactor of a request: no service, prompt, runner, history or
-        log may see its secrets.
+        """Return the redactor of a request: no service, prompt, runner, history or log may see its
+        secrets.
 
         It is made again when the providers, the agent's files or its token have changed.
         """
         agent, providers = admitted.agent, self.registry.all()
         latest = self._redactors.get(agent.id)
-        if (
-            latest is None
-            or latest.providers is not providers
-            or latest.admitted.agent is not agent
-            or (latest.admitted.token, latest.admitted.secret) != (admitted.token, admitted.secret)
-        ):
+        if latest is None or not latest.is_of(admitted, providers):
             latest = _RequestRedactor(providers, admitted, Redactor(self.secrets(admitted)))
             self._redactors[agent.id] = latest
         return latest.redactor
 
     def secrets(self, admitted: Identity) -> list[Secret]:
-        """Return the secrets of a request, its providers' and its agent's, and
-        protect the log from them.
+        """Return the secrets of a request, its providers' and its agent's, and protect the log from
+        them.
         """
         secrets = [
             *self.registry.secrets(),
@@ -476,40 +496,47 @@ def _feed_question() -> AskWorkers | None:
     return None if worker is None else partial(worker.ask_all, "feed")
 
 
-def _spoken(match: PathMatch | None) -> Spoken | None:
-    """Return the dialect of a known path; None for another path."""
-    return None if match is None or match.row.endpoint is None else DIALECTS[match.row.endpoint]
+def _endpoint_of(match: PathMatch | None) -> DialectEndpoint | None:
+    """Return the endpoint of a known path; None for a path of no dialect."""
+    if match is None or match.row.endpoint is None:
+        return None
+    return DIALECTS[match.row.endpoint]
 
 
-def _find_object(request: Request) -> StoredPath | None:
-    """Return what the path names of what a provider keeps; None for other paths,
-    and for one that makes something new.
+def _find_object(request: Request) -> KeptPath | None:
+    """Return the kept object that the path names; None for other paths, and for one that makes
+    something new.
     """
-    return None if creates_object(request.method, request.path) else find_stored(request.path)
+    if creates_object(request.method, request.path):
+        return None
+    return find_kept(request.path)
 
 
 async def _without_own_token(admitted: Identity, body: bytes) -> bytes:
-    """Return the body without the agent's own token, which the runner's tools may
-    have printed (``env``).
+    """Return the body without the agent's own token, which the runner's tools may have printed
+    (``env``).
     """
-    # A body may hide something in each of a million places: other requests go on meanwhile.
     own = Redactor([admitted.secret])
     if len(body) < _MAX_INLINE_BYTES:
         return own.document(body)
 
+    # A body may hide something in each of a million places: other requests go on meanwhile.
     try:
         return await asyncio.to_thread(own.document, body, _MAX_REDACTED_TEXT)
     except LongTextError as error:
         raise UnreadableRequestError(_LONG_TEXT) from error
 
 
-def _read(agent: Agent, spoken: Spoken, body: bytes) -> RunnerRequest:
+def _read(agent: Agent, endpoint: DialectEndpoint, body: bytes) -> RunnerRequest:
     try:
-        view = spoken.dialect.read_request(body)
+        view = endpoint.dialect.read_request(body)
     except UnreadableRequestError:
-        if agent.tools or spoken.names:
+        if agent.tools or endpoint.may_name_kept:
             raise
         return read_model(body)
-    if spoken.counts or spoken.side_request is not None:
-        view = replace(view, is_kept=False, side_request=spoken.side_request)
-    return view
+
+    if not endpoint.only_counts and endpoint.side_request is None:
+        return view
+    # What comes back is no response that a later request may name.
+    kept = None if view.kept is None else replace(view.kept, keeps_response=False)
+    return replace(view, kept=kept, side_request=endpoint.side_request)

@@ -1,5 +1,6 @@
-"""The settings: environment variables of docs/spec/contract.md, each also an option
-of mitmproxy.
+"""The settings: environment variables of docs/spec/contract.md.
+
+Each is also an option of mitmproxy.
 """
 
 from dataclasses import dataclass
@@ -14,17 +15,16 @@ from claw_state.url import Place, parse_place
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting: the option ``cllama_NAME``, the environment variable, the
-    default, and the help text.
+    """One setting: the option ``cllama_NAME``, the environment variable, the default, and the help
+    text.
     """
 
     name: str
     env: str
     default: str
     help: str
-    is_word: bool = (
-        False  # True if an empty variable is refused: a missing value must not decide about safety
-    )
+    is_word: bool = False
+    """True if an empty variable is refused: a missing value must not decide about safety."""
     is_secret: bool = False  # True if the value may contain a password
 
 
@@ -164,10 +164,8 @@ SETTINGS = (
         "keepalive_responses",
         "CLLAMA_KEEPALIVE_RESPONSES",
         "auto",
-        (
-            "The same of OpenAI Responses: auto (comments, and events after 30 s), comment, "
-            "native or off."
-        ),
+        "The same of OpenAI Responses: auto (comments, and events after 30 s), comment, native "
+        "or off.",
     ),
     Setting(
         "keepalive_anthropic",
@@ -209,20 +207,16 @@ SETTINGS = (
         "budget_fail_mode",
         "CLLAMA_BUDGET_FAIL_MODE",
         "open",
-        (
-            "What happens when an agent's spending can't be read: open (its requests pass) or "
-            "closed (503)."
-        ),
+        "What happens when an agent's spending can't be read: open (its requests pass) or closed "
+        "(503).",
         is_word=True,
     ),
     Setting(
         "stored_ids",
         "CLLAMA_STORED_IDS",
         "own",
-        (
-            "Ids of stored responses and conversations that an agent may name: own, or any "
-            "(also those from before the proxy)."
-        ),
+        "Ids of stored responses and conversations that an agent may name: own, or any (also those "
+        "from before the proxy).",
         is_word=True,
     ),
     Setting("metrics", "CLAW_METRICS_ADDR", "", "Address that serves /metrics; empty: no metrics."),
@@ -361,7 +355,7 @@ class Settings:
 
 
 def parse_address(text: str, name: str) -> tuple[str, int]:
-    """Return (host, port) of ``host:port`` or ``:port``. Raise ``ValueError`` with one line."""
+    """Return host and port of ``host:port`` or ``:port``. Raise ``ValueError`` with one line."""
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or not 0 < int(port) < 65536:  # noqa: PLR2004 - a TCP port
         raise ValueError(f"cllama_{name} takes HOST:PORT or :PORT, not {text!r}")
@@ -424,7 +418,11 @@ def _word[T: str](values: dict[str, str], name: str, *words: T) -> T:
 
 def _hosts(text: str) -> dict[str, str]:
     hosts: dict[str, str] = {}
-    for entry in filter(None, (part.strip() for part in text.split(","))):
+    for part in text.split(","):
+        entry = part.strip()
+        if not entry:
+            continue
+
         host, separator, provider = entry.partition("=")
         if not (host and separator and provider):
             raise ValueError(f"cllama_hosts takes HOST=PROVIDER, comma separated, not {entry!r}")

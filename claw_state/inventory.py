@@ -50,7 +50,7 @@ class AgentState:
     rounds: RoundStats = RoundStats()
     turns: dict[TurnState, int] = field(default_factory=dict)
     spent: SpendingTotal | None = None
-    owned: int = 0  # Owned objects: what providers keep for the agent
+    owned: int = 0  # Kept and provider objects of the agent
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""The ownership store: owned objects, which are what providers keep for an agent
+"""The ownership store: kept objects, which are what providers keep for an agent
 (docs/spec/responses.md section 10).
 
-    responses, conversations   ``OwnedObject``: with all that is needed to go on from one
+    responses, conversations   ``KeptObject``: with all that is needed to go on from one
     files, batches, …          ``ProviderObject``: whose it is, and where; stored for longer,
                                because they outlive conversations
 
@@ -39,7 +39,7 @@ class ObjectName(NamedTuple):
 
 
 class ProviderObject(msgspec.Struct, frozen=True, array_like=True):
-    """An owned file, batch or the like."""
+    """A kept file, batch or the like."""
 
     kind: str
     id: str
@@ -52,8 +52,8 @@ class ProviderObject(msgspec.Struct, frozen=True, array_like=True):
         return ObjectName(self.kind, self.id)
 
 
-class OwnedObject(msgspec.Struct, frozen=True, array_like=True):
-    """An owned response or conversation.
+class KeptObject(msgspec.Struct, frozen=True, array_like=True):
+    """An kept response or conversation.
 
     A record of an earlier version may lack the last members, so each but the first three has a
     default, and a new one comes last.
@@ -77,7 +77,7 @@ class OwnedObject(msgspec.Struct, frozen=True, array_like=True):
     """The ids of items and calls of its turn that the runner was not shown."""
     hidden_responses: tuple[str, ...] = ()
     """The ids of responses of the same turn that nobody goes on from."""
-    owed: bytes = b""
+    pending_results: bytes = b""
     """Items (JSON, comma separated) that must come first in the ``input`` of the next request that
     names it: results for calls in it which the provider still lacks.
     """
@@ -94,24 +94,24 @@ class OwnedObject(msgspec.Struct, frozen=True, array_like=True):
     turn: str = ""
     """The last turn in it, of a conversation."""
     is_disputed: bool = False
-    """True if the provider refused what is ``owed``: the next request omits it."""
+    """True if the provider refused the pending results: the next request omits them."""
 
 
 class OwnershipStore(Protocol):
-    """A persistent store of owned objects.
+    """A persistent store of kept objects.
 
-    ``save``, ``find`` and ``delete`` are about an ``OwnedObject``, the others about a
+    ``save``, ``find`` and ``delete`` are about an ``KeptObject``, the others about a
     ``ProviderObject``. Every method raises ``StoreError``, except ``close``.
     """
 
-    async def save(self, agent_id: str, owned: OwnedObject, *, may_share: bool = False) -> bool:
+    async def save(self, agent_id: str, kept: KeptObject, *, may_share: bool = False) -> bool:
         """Store an object, in the place of the agent's earlier one with its id.
 
         Return False, and change nothing, if another agent owns its id or that at the provider.
         With ``may_share``, store it nevertheless.
         """
 
-    async def find(self, agent_id: str, object_id: str) -> OwnedObject | None:
+    async def find(self, agent_id: str, object_id: str) -> KeptObject | None:
         """Return the agent's object with that id, and record its use; None if it has none."""
 
     async def delete(self, agent_id: str, object_id: str) -> None:
@@ -136,17 +136,17 @@ class OwnershipStore(Protocol):
     async def close(self) -> None: ...
 
 
-def encode_owned(owned: OwnedObject) -> bytes:
+def encode_kept(kept: KeptObject) -> bytes:
     """Return the record of an object."""
-    return msgspec.msgpack.encode(owned)
+    return msgspec.msgpack.encode(kept)
 
 
-def decode_owned(record: bytes) -> OwnedObject:
+def decode_kept(record: bytes) -> KeptObject:
     """Return the object of a record. Raise ``StoreError`` for one that can't be read."""
     try:
-        return msgspec.msgpack.decode(record, type=OwnedObject)
+        return msgspec.msgpack.decode(record, type=KeptObject)
     except msgspec.DecodeError as error:
-        raise StoreError(f"the record of an owned response can't be read: {error}") from error
+        raise StoreError(f"the record of an kept response can't be read: {error}") from error
 
 
 def decode_object(record: bytes) -> ProviderObject:

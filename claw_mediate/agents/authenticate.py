@@ -24,8 +24,8 @@ _MAX_DECODINGS = 8
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """An authenticated agent and its credential, which must not appear in anything
-    that leaves the proxy.
+    """An authenticated agent and its credential, which must not appear in anything that leaves the
+    proxy.
     """
 
     agent: Agent
@@ -45,24 +45,14 @@ def authenticate(
     tokens = {token for token in (*_bearer_tokens(request), *request.header("x-api-key")) if token}
     if len(tokens) != 1:
         problem = "two different credentials were sent" if tokens else "no credential was sent"
-        _log_refusal(log, problem)
-        return refuse(
-            request.path,
-            401,
-            "invalid_api_key",
-            f"{problem}; send the agent's token as the API key",
-        )
+        return _refuse_key(log, request, problem, "send the agent's token as the API key")
+
     token = tokens.pop()
     agent_id, colon, secret = token.partition(":")
     if not (agent_id and colon and secret):
         problem = "the credential is not an agent's token"
-        _log_refusal(log, problem)
-        return refuse(
-            request.path,
-            401,
-            "invalid_api_key",
-            f"{problem}; send <agent-id>:<secret> as the API key",
-        )
+        return _refuse_key(log, request, problem, "send <agent-id>:<secret> as the API key")
+
     try:
         agent = agents.find(agent_id) if is_agent_id(agent_id) else None
     except UnreadableDirectoryError as error:
@@ -70,14 +60,22 @@ def authenticate(
         message = "the agents can't be read now; ask again"
         body = build_error_body(request.path, 503, "agents_unavailable", message)
         return respond(503, body, retry_after=RETRY_AFTER)
+
     if agent is None or not agent.metadata.admits(agent_id, secret):
         _log_refusal(log, "unknown agent" if agent is None else f"wrong token for agent {agent.id}")
         return refuse(request.path, 403, "agent_not_admitted", "this token is not admitted here")
+
     if _url_contains(request.path, Secret(secret)):
         _log_refusal(log, f"the URL contains the token of agent {agent.id}")
         message = "a credential must not stand in a URL; send it as a header"
         return refuse(request.path, 400, "credential_in_url", message)
+
     return Identity(agent, Secret(token), Secret(secret))
+
+
+def _refuse_key(log: EventLog, request: Request, problem: str, remedy: str) -> RunnerResponse:
+    _log_refusal(log, problem)
+    return refuse(request.path, 401, "invalid_api_key", f"{problem}; {remedy}")
 
 
 def _url_contains(path: str, secret: Secret) -> bool:

@@ -36,12 +36,15 @@ from claw_contract.manifest import (
 from claw_contract.metadata import Metadata
 from claw_contract.names import is_agent_id
 from claw_contract.secret import Secret, SecretRef
-from claw_mediate.core.types import Limits
+from claw_mediate.core.types import TurnLimits
 from claw_mediate.file_cache import FileVersion, file_version, read_file
 from claw_mediate.telemetry.event_log import EventLog
 
-_METADATA, _TOOLS = "metadata.json", "tools.json"
-_FEEDS, _MEMORY, _BLOCKS = "feeds.json", "memory.json", "context-blocks.json"
+_METADATA = "metadata.json"
+_TOOLS = "tools.json"
+_FEEDS = "feeds.json"
+_MEMORY = "memory.json"
+_BLOCKS = "context-blocks.json"
 _FILES = (_METADATA, _TOOLS, _FEEDS, _MEMORY, _BLOCKS)
 _PLACEMENTS = ("before_feeds", "after_feeds")
 _CADENCES = ("every_turn", "always")  # The original's word, and our synonym
@@ -62,7 +65,7 @@ _OF_THE_FILE = frozenset(
 )
 """Errors that are about a file itself, and disable its agent.
 
-Any other one is about the machine, and passes.
+Any other error is about the machine, and passes.
 """
 
 
@@ -96,7 +99,7 @@ class Agent:
     id: str
     metadata: Metadata
     tools: tuple[Tool, ...]
-    limits: Limits
+    limits: TurnLimits
     digest: str
     feeds: tuple[Feed, ...] = ()
     memory: Memory | None = None
@@ -116,15 +119,19 @@ class Agent:
         secrets += [feed.auth for feed in self.feeds if isinstance(feed.auth, Secret)]
         if self.memory is not None and self.memory.auth is not None:
             secrets += _secrets(self.memory.auth)
-        if (token := self.metadata.token) is not None:
-            half = token.reveal().partition(":")[2]
-            secrets += [token, *([Secret(half)] if half else [])]
+
+        token = self.metadata.token
+        if token is not None:
+            secrets.append(token)
+            half = token.reveal().partition(":")[2]  # without the agent's name
+            if half:
+                secrets.append(Secret(half))
         return tuple(secrets)
 
 
-class Problem(NamedTuple):
-    """A defect of an agent's files: a broken file disables the agent, a tool or
-    context block is left out.
+class FileDefect(NamedTuple):
+    """A defect of an agent's files: a broken file disables the agent, a tool or context block is
+    left out.
     """
 
     kind: Literal["file", "tool", "context block"]
@@ -135,7 +142,7 @@ class Problem(NamedTuple):
 class _CachedAgent(NamedTuple):
     files: tuple[FileVersion, ...]
     agent: Agent | None
-    problems: tuple[Problem, ...]
+    problems: tuple[FileDefect, ...]
 
 
 class AgentDirectory:
@@ -147,8 +154,8 @@ class AgentDirectory:
         log: EventLog | None = None,
         on_change: Callable[[str], None] = lambda _agent_id: None,
     ) -> None:
-        """``on_change`` is called with the id of an agent whose files have changed
-        since it was last found.
+        """``on_change`` is called with the id of an agent whose files have changed since it was
+        last found.
         """
         self._root = root
         self._log = log
@@ -156,53 +163,57 @@ class AgentDirectory:
         self._cache: dict[str, _CachedAgent] = {}
 
     def find(self, agent_id: str) -> Agent | None:
-        """Return the agent by its current files; None if there is no such agent or
-        its directory is broken.
+        """Return the agent by its current files; None if there is no such agent or its directory is
+        broken.
 
         Raise ``UnreadableDirectoryError`` if that can't be found out now.
         """
         if not is_agent_id(agent_id):
             return None
+
         while True:
             tree = _tree_version(self._root)
             try:
                 directory = os.open(
                     f"{self._root}/{agent_id}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
                 )
+            except (FileNotFoundError, NotADirectoryError):
+                if _tree_version(self._root) != tree:
+                    continue
+                if self._cache.pop(agent_id, None) is not None:
+                    self._on_change(agent_id)
+                return None
             except OSError as error:
-                if not isinstance(error, FileNotFoundError | NotADirectoryError):
-                    raise UnreadableDirectoryError(error) from error
-                if _tree_version(self._root) == tree:
-                    if self._cache.pop(agent_id, None) is not None:
-                        self._on_change(agent_id)
-                    return None
-                continue
+                raise UnreadableDirectoryError(error) from error
+
             try:
                 files = tuple(file_version(name, directory) for name in _FILES)
                 cached = self._cache.get(agent_id)
                 if cached is not None and cached.files == files:
                     return cached.agent
-                present = {
-                    name for name, version in zip(_FILES, files, strict=True) if version is not None
-                }
-                contents = {
-                    name: _content(name, directory)
-                    for name in _FILES
-                    if name in present | {_METADATA}
-                }
+                contents = _read_contents(directory, files)
             finally:
                 os.close(directory)
+
             # A tree that was replaced meanwhile may have been read while it was being removed.
             if _tree_version(self._root) == tree:
-                agent, problems = _load(agent_id, contents)
-                self._cache[agent_id] = _CachedAgent(files, agent, problems)
-                if cached is not None and cached.agent != agent:
-                    self._on_change(agent_id)
-                self._log_load(agent_id, agent, problems, has_manifest=_TOOLS in contents)
-                return agent
+                return self._load(agent_id, files, contents)
 
-    def problems(self, agent_id: str) -> tuple[Problem, ...]:
-        """Return what was wrong with the agent's files when ``find`` last read them."""
+    def _load(
+        self, agent_id: str, files: tuple[FileVersion, ...], contents: Mapping[str, bytes | OSError]
+    ) -> Agent | None:
+        """Parse an agent's files, and note what became of it."""
+        agent, problems = _parse_agent(agent_id, contents)
+        cached = self._cache.get(agent_id)
+        self._cache[agent_id] = _CachedAgent(files, agent, problems)
+
+        if cached is not None and cached.agent != agent:
+            self._on_change(agent_id)
+        self._log_load(agent_id, agent, problems, has_manifest=_TOOLS in contents)
+        return agent
+
+    def problems(self, agent_id: str) -> tuple[FileDefect, ...]:
+        """Return the defects of the agent's files, as ``find`` last read them."""
         cached = self._cache.get(agent_id)
         return cached.problems if cached is not None else ()
 
@@ -217,6 +228,7 @@ class AgentDirectory:
             return []
         except OSError as error:
             raise UnreadableDirectoryError(error) from error
+
         return sorted(entry.name for entry in entries if entry.is_dir() and is_agent_id(entry.name))
 
     def clear_cache(self) -> dict[str, Agent | None]:
@@ -228,12 +240,13 @@ class AgentDirectory:
         self,
         agent_id: str,
         agent: Agent | None,
-        problems: tuple[Problem, ...],
+        problems: tuple[FileDefect, ...],
         *,
         has_manifest: bool,
     ) -> None:
         if self._log is None:
             return
+
         for kind, name, reason in problems:
             if kind == "file":
                 self._log.event(
@@ -245,12 +258,9 @@ class AgentDirectory:
                     "intervention", agent, intervention=intervention, tool=name, reason=reason
                 )
             else:
-                self._log.event(
-                    "intervention",
-                    agent,
-                    intervention=f"context_block_quarantined:{name}",
-                    reason=reason,
-                )
+                intervention = f"context_block_quarantined:{name}"
+                self._log.event("intervention", agent, intervention=intervention, reason=reason)
+
         if agent is not None:
             self._log.event(
                 "tool_manifest_loaded",
@@ -261,44 +271,68 @@ class AgentDirectory:
             )
 
 
-def _load(
+def _read_contents(directory: int, files: tuple[FileVersion, ...]) -> Mapping[str, bytes | OSError]:
+    """Return the contents of an agent's files, or the errors of those that can't be read.
+
+    An optional file that is not there is left out. Raise ``UnreadableDirectoryError``.
+    """
+    present = {_METADATA}  # Without it there is no agent, which its error says
+    for name, version in zip(_FILES, files, strict=True):
+        if version is not None:
+            present.add(name)
+    return {name: _content(name, directory) for name in _FILES if name in present}
+
+
+def _parse_agent(
     agent_id: str, files: Mapping[str, bytes | OSError]
-) -> tuple[Agent | None, tuple[Problem, ...]]:
+) -> tuple[Agent | None, tuple[FileDefect, ...]]:
+    """Return the agent, or None if one of its files is broken, and all defects."""
     try:
         contents = {name: _readable(name, content) for name, content in files.items()}
         metadata = _parse(_METADATA, contents, Metadata.model_validate_json, None)
         manifest, malformed = _parse(_TOOLS, contents, read_manifest, _NO_TOOLS)
         feeds = _parse(_FEEDS, contents, Feeds.model_validate_json, Feeds(()))
         memory = _parse(_MEMORY, contents, Memory.model_validate_json, None)
-        blocks = _parse(
-            _BLOCKS, contents, ContextBlocks.model_validate_json, ContextBlocks(version=1)
-        )
+        no_blocks = ContextBlocks(version=1)
+        blocks = _parse(_BLOCKS, contents, ContextBlocks.model_validate_json, no_blocks)
     except _BrokenFileError as error:
-        return None, (Problem("file", error.name, str(error)),)
+        return None, (FileDefect("file", error.name, str(error)),)
+
     assert metadata is not None
-    digest = metadata.digest or hashlib.sha256(b"\0".join(contents.values())).hexdigest()
     tools, quarantined = _usable_tools(manifest, malformed)
-    enabled = [block for block in blocks.blocks if block.enabled is not False]
-    placed = tuple(block for block in enabled if _block_problem(block) is None)
+    placed, misplaced = _usable_blocks(blocks)
     agent = Agent(
         id=agent_id,
         metadata=metadata,
         tools=tuple(tool for tool in tools if tool.delivery == "mediated"),
-        limits=Limits.from_policy(manifest.policy),
-        digest=digest,
+        limits=TurnLimits.from_policy(manifest.policy),
+        digest=metadata.digest or hashlib.sha256(b"\0".join(contents.values())).hexdigest(),
         feeds=feeds.root,
         memory=memory,
         blocks=placed,
         quarantined=quarantined,
         native_tools=tuple(tool for tool in tools if tool.delivery == "native"),
     )
-    problems = [Problem("tool", tool.name, tool.reason) for tool in quarantined]
-    problems += [
-        Problem("context block", block.id, problem)
-        for block in enabled
-        if (problem := _block_problem(block)) is not None
-    ]
-    return agent, tuple(problems)
+    problems = [FileDefect("tool", tool.name, tool.reason) for tool in quarantined]
+    return agent, (*problems, *misplaced)
+
+
+def _usable_blocks(
+    blocks: ContextBlocks,
+) -> tuple[tuple[ContextBlock, ...], list[FileDefect]]:
+    """Return the enabled context blocks that can be placed, and the defects of the others."""
+    placed: list[ContextBlock] = []
+    problems: list[FileDefect] = []
+    for block in blocks.blocks:
+        if block.enabled is False:
+            continue
+
+        problem = _block_problem(block)
+        if problem is None:
+            placed.append(block)
+        else:
+            problems.append(FileDefect("context block", block.id, problem))
+    return tuple(placed), problems
 
 
 def _block_problem(block: ContextBlock) -> str | None:
@@ -310,21 +344,24 @@ def _block_problem(block: ContextBlock) -> str | None:
 def _usable_tools(
     manifest: Manifest, malformed: tuple[QuarantinedTool, ...]
 ) -> tuple[tuple[Tool, ...], tuple[QuarantinedTool, ...]]:
-    problems = {entry.name: entry.reason for entry in malformed}
+    """Return the tools that can be offered, and the others with their reasons."""
+    reasons = {entry.name: entry.reason for entry in malformed}
     usable: list[Tool] = []
     for tool in manifest.tools:
-        if (problem := _tool_problem(tool)) is not None:
-            problems[tool.name] = problem
-        else:
+        reason = find_schema_problem(tool.input_schema)
+        if reason is None:
             usable.append(tool)
-    return tuple(usable), tuple(
-        QuarantinedTool(name=name, reason=reason) for name, reason in problems.items()
-    )
+        else:
+            reasons[tool.name] = reason
+
+    quarantined = [QuarantinedTool(name=name, reason=reason) for name, reason in reasons.items()]
+    return tuple(usable), tuple(quarantined)
 
 
 def _tree_version(root: Path) -> tuple[int, int, int] | None:
-    """Return the identity of the tree, which every compilation replaces; with
-    ctime, as inode numbers are soon reused.
+    """Return the identity of the tree, which every compilation replaces.
+
+    The time of its change is part of it, because inode numbers are soon used again.
     """
     try:
         status = root.stat()
@@ -357,10 +394,6 @@ def _parse[T](
         return parse(contents[name])
     except ValidationError as error:
         raise _BrokenFileError(name, error_line(error)) from error
-
-
-def _tool_problem(tool: Tool) -> str | None:
-    return find_schema_problem(tool.input_schema)
 
 
 def _secrets(auth: Auth) -> list[Secret]:

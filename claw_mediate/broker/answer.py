@@ -1,8 +1,9 @@
 """The MCP result of a call (docs/spec/mcp.md "The broker"). Pure.
 
-success   the data as text, and as ``structuredContent`` where it is an object; images of an MCP
-server stand behind it failure   ``isError``, and the text ``{"code", "message", "details"?}`` a cut
-a second text says so
+success   the data as text, and as ``structuredContent`` where it is an object; then the images
+          of an MCP server
+failure   ``isError``, and the text ``{"code", "message", "details"?}``
+a cut     a second text says so
 """
 
 from typing import Any
@@ -40,24 +41,27 @@ _error = msgspec.json.Decoder(_Error)
 def write_answer(result: ToolResult) -> bytes:
     """Return the ``CallToolResult`` of a call, as JSON."""
     envelope = _envelope.decode(result.content)
-    answer: dict[str, Any] = {"content": []}
+    content: list[dict[str, str]] = []
+    answer: dict[str, Any] = {"content": content}
+
     if envelope.ok:
         data = bytes(envelope.data)
         if data != b"null":
-            answer["content"].append(_text(_as_text(data)))
+            content.append(_text(_as_text(data)))
         if data[:1] == b"{":
             answer["structuredContent"] = envelope.data
-        answer["content"] += [
-            {"type": "image", "data": each.data, "mimeType": each.media_type}
-            for each in result.images
+        content += [
+            {"type": "image", "data": image.data, "mimeType": image.media_type}
+            for image in result.images
         ]
     else:
         error = msgspec.json.encode(_error.decode(envelope.error))
-        answer["content"].append(_text(error.decode()))
+        content.append(_text(error.decode()))
         answer["isError"] = True
+
     if envelope.truncated:
         note = f"[cut: this is the beginning of a result of {envelope.original_bytes} bytes]"
-        answer["content"].append(_text(note))
+        content.append(_text(note))
     return msgspec.json.encode(answer)
 
 
@@ -66,4 +70,5 @@ def _text(text: str) -> dict[str, str]:
 
 
 def _as_text(data: bytes) -> str:
+    """Return data as text: a JSON string without its quotes, anything else as JSON."""
     return str(msgspec.json.decode(data)) if data[:1] == b'"' else data.decode()

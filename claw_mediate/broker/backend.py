@@ -19,8 +19,8 @@ from claw_mediate.core.tool_call import read_arguments
 from claw_mediate.core.types import Arguments
 
 CALLER: Final[ContextVar[Caller]] = ContextVar("caller")
-"""The client of the HTTP request that is being answered; the tasks of its JSON-RPC
-request inherit it.
+"""The client of the HTTP request that is being answered; the tasks of its JSON-RPC request inherit
+it.
 """
 _SERVER_INFO = {"name": "clawdapus", "version": version("clawdapus")}
 _HINTS: Mapping[str, type] = {
@@ -65,13 +65,15 @@ class NativeBackend:
 
     def end_session(self, session: Session) -> None:
         """Forget the answers of a session."""
-        if (answers := self._answers.get(session.principal)) is not None:
+        answers = self._answers.get(session.principal)
+        if answers is not None:
             answers.forget_session(session.id)
 
     def _list_tools(self, caller: Caller, params: bytes) -> bytes:
         if read_object(params).get("cursor") is not None:
             raise RpcError(INVALID_PARAMS, "there is one page of tools, and so no cursor")
-        tools = caller.agent.native_tools
+
+        offered = self._calls.catalog(caller.agent).offered
         shown = [
             {
                 "name": each.alias,
@@ -79,7 +81,7 @@ class NativeBackend:
                 "inputSchema": each.schema,
                 "annotations": _hints(tool),
             }
-            for each, tool in zip(self._calls.catalog(caller.agent).offered, tools, strict=True)
+            for each, tool in zip(offered, caller.agent.native_tools, strict=True)
         ]
         return caller.redactor.document(msgspec.json.encode({"tools": shown}))
 
@@ -87,19 +89,19 @@ class NativeBackend:
         try:
             call = _call.decode(request.message.params)
         except (msgspec.DecodeError, RecursionError):
-            raise RpcError(
-                INVALID_PARAMS,
-                "tools/call needs the name of a tool, and its arguments as an object",
-            ) from None
+            message = "tools/call needs the name of a tool, and its arguments as an object"
+            raise RpcError(INVALID_PARAMS, message) from None
         if len(call.name) > _MAX_NAME:
             raise RpcError(INVALID_PARAMS, f"the name of a tool has at most {_MAX_NAME} characters")
 
         arguments = "{}" if bytes(call.arguments) == b"null" else bytes(call.arguments).decode()
+
+        # Only a request of a session can be told from an equal one that another client sent.
         key = None
         if request.session.id:
-            key = RequestKey(
-                request.session.id, bytes(request.message.id), _digest(call.name, arguments)
-            )
+            digest = _digest(call.name, arguments)
+            key = RequestKey(request.session.id, bytes(request.message.id), digest)
+
         answers = self._answers.setdefault(caller.agent.id, AnswerMemory())
         task = answers.find_or_start(key, lambda: self._calls.start(caller, call.name, arguments))
         return await self._calls.wait_for(task)
@@ -115,12 +117,11 @@ def _digest(name: str, arguments: str) -> bytes:
 def _hints(tool: Tool) -> dict[str, Any]:
     """Return the annotations of MCP.
 
-    What may be done at once with others, clients decide by ``readOnlyHint``.
+    By ``readOnlyHint``, clients decide which calls they make at the same time.
     """
     declared = tool.annotations.model_extra or {}
-    hints = {
-        name: declared[name]
-        for name, kind in _HINTS.items()
-        if isinstance(declared.get(name), kind)
-    }
+    hints: dict[str, Any] = {}
+    for name, kind in _HINTS.items():
+        if isinstance(declared.get(name), kind):
+            hints[name] = declared[name]
     return {**hints, "readOnlyHint": tool.effect == "read"}

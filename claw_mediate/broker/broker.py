@@ -60,18 +60,19 @@ class Broker:
         if find_broker(request.path) != agent.id:
             reason = f"the token of agent {agent.id} at another broker"
             self._log.limited_event("error", error="not_admitted", reason=reason)
-            return refuse(
-                request.path, 403, "agent_not_admitted", "this token is not admitted here"
-            )
-        if (port := self._router.find(request)) is not None:
+            message = "this token is not admitted here"
+            return refuse(request.path, 403, "agent_not_admitted", message)
+
+        port = self._router.find(request)
+        if port is not None:
             return await self._router.ask(port, request)
+
         self._tools.setdefault(agent.id, agent.native_tools)
         CALLER.set(caller)
         asked = HttpRequest(request.method.upper(), request.path, request.headers, request.body)
         response = await self._server.handle(asked, agent.id)
-        is_stream = any(
-            name == "content-type" and value == SSE_TYPE for name, value in response.headers
-        )
+
+        is_stream = ("content-type", SSE_TYPE) in response.headers
         if is_stream and (self._watching is None or self._watching.done()):
             self._watching = asyncio.ensure_future(self._watch())
         return RunnerResponse(
@@ -79,8 +80,8 @@ class Broker:
         )
 
     def stop(self) -> None:
-        """End the streams of the server, which would keep the proxy from stopping;
-        then, with the last call, all sessions.
+        """End the streams of the server, which would keep the proxy from stopping; then, with the
+        last call, all sessions.
         """
         self.end_streams()
         self._closing = asyncio.ensure_future(self._close_when_idle())
@@ -99,6 +100,7 @@ class Broker:
             return  # nothing is known to have changed
         if agent is None or self._tools.get(agent_id) == agent.native_tools:
             return
+
         if agent_id in self._tools:
             self._server.broadcast(_TOOLS_CHANGED, principal=agent_id)
         self._tools[agent_id] = agent.native_tools
@@ -119,8 +121,8 @@ class Broker:
         await self._server.close()
 
     async def _watch(self) -> None:
-        """Look at the files of agents whose clients listen, which hear of a change
-        though nobody sends a request.
+        """Look at the files of agents whose clients listen: they are told of a change even while
+        nobody sends a request.
         """
         while agents := self._server.listening():
             for agent_id in agents:

@@ -5,9 +5,10 @@ The rules are a turn's (``core/judge.py``): what answers a call without running 
 take, how many run at once. A call that may write is journaled before it is sent, and not sent if
 that fails. Every call is one line of history.
 
-the client leaves    a call that reads is canceled; one that may write goes on to its end, within
-its time the proxy stops      calls have the time of the drain; then a read is canceled, and of a
-write the outcome is unknown
+    the client leaves    a call that reads is canceled; one that may write goes on to its end,
+                         within its time
+    the proxy stops      calls have the time of the drain; then a read is canceled, and of a write
+                         the outcome is unknown
 """
 
 import asyncio
@@ -40,12 +41,13 @@ from claw_state.health import StateUnavailableError
 from claw_state.journal import AttemptKind, Journal, RequestFingerprint, StoredResponse
 from claw_state.url import StoreError
 
-_ROUND, _PLACE = 1, 0  # The one call of its turn
-_OK, _STOPPING_STATUS = 200, 503
-_LEAST_SHARE = 0.1  # The part of its time that a call must have left when it has waited for others
-_DELIVERED = StoredResponse(
-    _OK, "application/json", b""
-)  # The journal's note that a call is over: nobody asks for its answer
+# The one call of its turn
+_ROUND = 1
+_PLACE = 0
+
+_MIN_SHARE = 0.1  # The part of its time that a call must have left when it has waited for others
+_DELIVERED = StoredResponse(200, "application/json", b"")
+"""The journal's note that a call is over: nobody asks for its answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +127,10 @@ class NativeCalls:
             view=None,
             redactor=caller.redactor,
         )
-        native = _NativeCall(
-            caller, context, catalog, catalog.make_call(context.turn_id, name, arguments)
-        )
+        call = catalog.make_call(context.turn_id, name, arguments)
+        native = _NativeCall(caller, context, catalog, call)
         self._recorder.log_request(context, len(catalog.offered))
+
         task = asyncio.ensure_future(self._run(native))
         self._running[task] = native
         task.add_done_callback(lambda done: self._running.pop(done, None))
@@ -142,6 +144,7 @@ class NativeCalls:
         native = self._running.get(task)
         if native is None:
             return await task
+
         native.waiting += 1
         native.has_left = False
         try:
@@ -158,11 +161,12 @@ class NativeCalls:
             await asyncio.wait(list(self._running))
 
     async def finish(self, seconds: float, grace: float) -> None:
-        """Let running calls end for ``seconds``, then cut them off; ``grace`` is
-        the time to record that.
+        """Let running calls end for ``seconds``, then cut them off; ``grace`` is the time to record
+        that.
         """
         if self._running:
             await asyncio.wait(list(self._running), timeout=max(seconds, 0))
+
         for task, native in self._running.items():
             native.is_stopping = True
             task.cancel()
@@ -179,40 +183,44 @@ class NativeCalls:
             raise
         except Exception as error:  # noqa: BLE001 - a fault of ours: the call is recorded, and the client gets an answer
             self._recorder.log_fault(native.context, error)
-            result = tool_result.request_failed(
-                native.call, "The proxy failed in this call.", sent=True
-            )
+            message = "The proxy failed in this call."
+            result = tool_result.request_failed(native.call, message, sent=True)
+
         return self._record(native, result)
 
     async def _result(self, native: _NativeCall) -> ToolResult:
-        limits, started = native.caller.agent.limits, native.started
-        step = next_step(Ledger.start(limits, started), (native.call,))
+        limits = native.caller.agent.limits
+        step = next_step(Ledger.start(limits, native.started), (native.call,))
         if isinstance(step, AnswerOne):
             return self._not_made(native, step.result)
+
         slots = self._slots_of(native.caller.agent)
-        longest_wait = limits.soft_seconds - step.seconds * _LEAST_SHARE
+        longest_wait = limits.soft_seconds - step.seconds * _MIN_SHARE
         if slots.waiting >= MAX_CALLS or not await _take_slot(slots, longest_wait):
             return self._not_made(native, tool_result.too_many_at_once(native.call, slots.limit))
+
         try:
-            waited = time.monotonic() - started
+            waited = time.monotonic() - native.started
             return await self._execute(native, min(step.seconds, limits.soft_seconds - waited))
         finally:
             slots.free.release()
 
     async def _execute(self, native: _NativeCall, seconds: float) -> ToolResult:
-        context, call, made_at = native.context, native.call, now_rfc3339()
-        onlooker = TurnObserver(
-            context.request.observer, context.turn_id, context.agent.id, context.redactor
-        )
-        caller = CallContext(context.agent, context.turn_id, context.redactor, onlooker)
+        context = native.context
+        made_at = now_rfc3339()
+        observer = _observer_of(context)
+        caller = CallContext(context.agent, context.turn_id, context.redactor, observer)
 
         async def run() -> ToolResult:
             native.is_made = True
-            return await self._peers.services.call(
-                caller, call, call_key(context.turn_id, _ROUND, _PLACE), seconds
-            )
+            key = call_key(context.turn_id, _ROUND, _PLACE)
+            return await self._peers.services.call(caller, native.call, key, seconds)
 
-        result = await (self._journaled(native, run) if native.may_write else run())
+        if native.may_write:
+            result = await self._journaled(native, run)
+        else:
+            result = await run()
+
         if not native.is_made:
             return self._not_made(native, result)
         return replace(result, started=made_at)
@@ -222,16 +230,16 @@ class NativeCalls:
     ) -> ToolResult:
         """Make a call that may write, with its intent journaled before and its result after."""
         turn_id = native.context.turn_id
+        # No other request has this fingerprint: a call is never resumed.
+        known_by = RequestFingerprint(turn_id, turn_id, "", "")
         attempt: AttemptKind = "first"
         try:
-            # No other request has this fingerprint: a call is never resumed.
-            await self._journal.begin(
-                turn_id, native.context.agent.id, RequestFingerprint(turn_id, turn_id, "", "")
-            )
+            await self._journal.begin(turn_id, native.context.agent.id, known_by)
         except StoreError as error:
             attempt = "journal_unavailable"
             if not isinstance(error, StateUnavailableError):
                 self._recorder.log_journal_failure(native.context, str(error))
+
         checkpoint = TurnCheckpoint(
             self._journal,
             turn_id,
@@ -243,17 +251,15 @@ class NativeCalls:
         except asyncio.CancelledError:
             await checkpoint.end(None)
             raise
+
         await checkpoint.end(_DELIVERED)
         await checkpoint.mark_delivered()
         return result
 
     def _not_made(self, native: _NativeCall, result: ToolResult) -> ToolResult:
-        context = native.context
-        onlooker = TurnObserver(
-            context.request.observer, context.turn_id, context.agent.id, context.redactor
-        )
         subject = Subject("tool", _ROUND, native.call.canonical)
-        onlooker.report_not_made(subject, write_arguments(native.call), result.code or "")
+        observer = _observer_of(native.context)
+        observer.report_not_made(subject, write_arguments(native.call), result.code or "")
         return result
 
     def _slots_of(self, agent: Agent) -> _Slots:
@@ -266,18 +272,25 @@ class NativeCalls:
     def _record(self, native: _NativeCall, result: ToolResult) -> bytes:
         answer = native.context.redactor.document(write_answer(result))
         latency_ms = round((time.monotonic() - native.started) * 1000)
-        end = TurnResult(_OK, ok=True, body=answer, latency_ms=latency_ms)
+
+        end = TurnResult(200, ok=True, body=answer, latency_ms=latency_ms)
         if native.is_stopping:
-            end = replace(end, status=_STOPPING_STATUS, ok=False, code=STOPPING[0])
+            end = replace(end, status=503, ok=False, code=STOPPING[0])
         elif native.has_left:
             end = replace(end, status=GONE, ok=False, code="runner_left", body=b"")
         self._recorder.record_native_call(native.context, native.catalog, end, result, latency_ms)
         return answer
 
 
+def _observer_of(context: RequestContext) -> TurnObserver:
+    return TurnObserver(
+        context.request.observer, context.turn_id, context.agent.id, context.redactor
+    )
+
+
 def _cut_off(native: _NativeCall) -> ToolResult:
-    """Return the result of a call that is cancelled: its client has left it, or the
-    proxy is being stopped.
+    """Return the result of a call that is cancelled: its client has left it, or the proxy is being
+    stopped.
     """
     if native.is_made and not native.may_write:
         return tool_result.canceled(native.call)

@@ -39,14 +39,17 @@ class AnswerMemory:
 
         A request without a session (``key`` None) always starts one.
         """
-        call = self._calls.get(key) if key is not None else None
-        if call is not None and not _has_failed(call):
-            return call
+        if key is None:
+            return start()
+
+        earlier = self._calls.get(key)
+        if earlier is not None and not _has_failed(earlier):
+            return earlier
+
         call = start()
-        if key is not None:
-            self._forget(key)
-            self._calls[key] = call
-            call.add_done_callback(lambda done: self._count(key, done))
+        self._forget(key)
+        self._calls[key] = call
+        call.add_done_callback(lambda done: self._count(key, done))
         return call
 
     def forget_session(self, session_id: str) -> None:
@@ -55,19 +58,25 @@ class AnswerMemory:
             self._forget(key)
 
     def _count(self, key: RequestKey, call: asyncio.Task[bytes]) -> None:
-        """Count an answer that is there now, and forget the oldest while there are
-        too many; the latest stays.
+        """Count an answer that is there now, and forget the oldest while there are too many; the
+        latest stays.
         """
         if self._calls.get(key) is not call:
             return
+
         self._bytes += _size(call)
-        while len(self._calls) > 1 and (
-            len(self._calls) > self._max_answers or self._bytes > self._max_bytes
-        ):
-            oldest = next((each for each, task in self._calls.items() if task.done()), key)
-            if oldest == key:
+        while len(self._calls) > self._max_answers or self._bytes > self._max_bytes:
+            oldest = self._find_oldest()
+            if oldest is None or oldest == key:
                 break
             self._forget(oldest)
+
+    def _find_oldest(self) -> RequestKey | None:
+        """Return the oldest request whose call is over."""
+        for key, call in self._calls.items():
+            if call.done():
+                return key
+        return None
 
     def _forget(self, key: RequestKey) -> None:
         call = self._calls.pop(key, None)

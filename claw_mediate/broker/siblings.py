@@ -21,7 +21,7 @@ from claw_mediate.http.headers import end_to_end, raw_headers
 from claw_mediate.workers import worker as workers
 
 _IDLE_SECONDS = 5.0
-_OWNED = re.compile("([1-9][0-9]{0,3})-[0-9a-f]+")
+_NUMBERED = re.compile("([1-9][0-9]{0,3})-[0-9a-f]+")
 
 
 class SessionRouter:
@@ -29,21 +29,26 @@ class SessionRouter:
 
     def __init__(self) -> None:
         """Route between the workers of this proxy, if it has any."""
+        self.prefix = ""
+        self._others: dict[int, int] = {}  # The port of each other worker, by its number
         worker = workers.current()
-        self._others = (
-            {}
-            if worker is None
-            else {n: p for n, p in worker.place.ports.items() if n != worker.number}
-        )
-        self.prefix = "" if worker is None else f"{worker.number}-"
+        if worker is not None:
+            self.prefix = f"{worker.number}-"
+            for number, port in worker.place.ports.items():
+                if number != worker.number:
+                    self._others[number] = port
+
         self._pool = ConnectionPool(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), idle=_IDLE_SECONDS)
 
     def find(self, request: Request) -> int | None:
-        """Return the port of the worker that has the request's session; None where
-        this one decides.
+        """Return the port of the worker that has the request's session; None where this one
+        decides.
         """
-        ids = request.header(SESSION_ID) if self._others else []
-        match = _OWNED.fullmatch(ids[0]) if len(ids) == 1 else None
+        if not self._others:
+            return None
+
+        ids = request.header(SESSION_ID)
+        match = _NUMBERED.fullmatch(ids[0]) if len(ids) == 1 else None
         return self._others.get(int(match[1])) if match is not None else None
 
     async def ask(self, port: int, request: Request) -> RunnerResponse:
@@ -53,22 +58,18 @@ class SessionRouter:
         """
         stack = AsyncExitStack()
         headers = raw_headers(end_to_end(request.headers))
-        body = request.body or None
+        worker = f"http://127.0.0.1:{port}"
+        stream = self._pool.stream(
+            request.method, worker, headers, request.body or None, path=request.path
+        )
         try:
-            response = await stack.enter_async_context(
-                self._pool.stream(
-                    request.method, f"http://127.0.0.1:{port}", headers, body, path=request.path
-                )
-            )
+            response = await stack.enter_async_context(stream)
         except httpx2.HTTPError:
-            return refuse(
-                request.path,
-                502,
-                "worker_died",
-                "the worker that has this session ended; ask again",
-            )
+            message = "the worker that has this session ended; ask again"
+            return refuse(request.path, 502, "worker_died", message)
+
         chunks = _chunks(response, stack)
-        await anext(chunks)  # only what has begun ends when it is closed
+        await anext(chunks)  # A generator that has not begun runs no ``finally`` when it is closed.
         is_stream = response.headers.get("content-type", "").startswith(SSE_TYPE)
         return RunnerResponse(
             response.status_code,

@@ -1,11 +1,15 @@
-"""The cost of requests in US dollars: by their usage, or estimated where that is not known
-(docs/spec/mediation.md section 8).
+"""The cost of requests in US dollars (docs/spec/mediation.md section 8).
 
-    input      a token for 4 bytes of the request; for 32 bytes where it is base64 (images, files); at most 1,000,000
-    output     as many tokens as the request allows, at most 128,000; 4,096 if it sets no limit; for each of its answers
-    received   a token for 4 bytes of text, and at least one for each event of a stream that brings text
+It is computed from their usage, or estimated if that is not known:
 
-Nobody's tokenizer is the provider's, so that these are figures for a reservation, and for what
+    input      a token for 4 bytes of the request, or for 32 bytes of base64 (images, files);
+                 at most 1,000,000
+    output     as many tokens as the request allows, at most 128,000; 4,096 if it sets no limit;
+                 this for each of its answers
+    received   a token for 4 bytes of text, and at least one for each event of a stream that
+                 brings text
+
+Nobody else has the provider's tokenizer. So these are figures for a reservation, and for costs that
 nobody will ever know.
 """
 
@@ -31,20 +35,18 @@ _MAX_INPUT_TOKENS = 1_000_000  # No model reads more in one request
 _MAX_OUTPUT_TOKENS = 128_000  # No model writes more in one answer
 _MAX_ANSWERS = 128  # OpenAI's limit of ``n``
 _MAX_PROMPTS = 2048
-_BLOCK = 4096  # Bytes of which one sample says whether they are base64
-_SAMPLE = 64
-_MIN_PACKED = 1024  # Bytes; less than that is counted as text
+_BLOCK = 4096  # Bytes that count as base64 if a sample of them is
+_SAMPLE = 64  # Bytes, and their distance from the start of the block
+_MIN_PACKED = 1024  # Bytes; a shorter block counts as text
 _BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=_-"
 _WITHOUT_OUTPUT = re.compile(r"/(?:embeddings|rerank|moderations)$")
 
 
 class Cost(NamedTuple):
-    """The cost of a request.
-
-    ``estimated`` comes on top of ``known``: what is charged for calls whose cost is not known.
-    """
+    """The cost of a request, in US dollars."""
 
     known: float | None
+    # Charged on top of ``known``, for model calls whose cost is not known
     estimated: float | None = None
 
     @property
@@ -68,46 +70,62 @@ class RequestSize(NamedTuple):
 
 
 def find_price(prices: Mapping[str, Price], provider: str, model: str) -> Price | None:
-    """Return the price of a model: of all names that it begins with, the longest,
-    with its provider before without.
+    """Return the price of a model; None if the list has none.
+
+    It is that of the longest name in the list with which the model's name begins. Names with the
+    provider come before names without.
     """
     for name in (f"{provider}/{model}", model):
-        if matches := [known for known in prices if name.startswith(known)]:
+        matches = [listed for listed in prices if name.startswith(listed)]
+        if matches:
             return prices[max(matches, key=len)]
+
     return None
 
 
 def find_dearest_price(prices: Mapping[str, Price], model: str) -> Price | None:
-    """Return the dearest price that a model could have, whichever provider will
-    answer; else the dearest of the list.
+    """Return the dearest price that a model could have, whichever provider will answer.
 
-    >>> prices = {"a/m": Price(input=1, output=2), "b/m": Price(input=1, output=3)}
-    >>> prices["x"] = Price(input=9, output=9)
+    If the list does not have the model, that is the dearest price of all.
+
+    >>> prices = {
+    ...     "a/m": Price(input=1, output=2),
+    ...     "b/m": Price(input=1, output=3),
+    ...     "x": Price(input=9, output=9),
+    ... }
     >>> [find_dearest_price(prices, model).output for model in ("m-2", "a/m", "unknown")]
     [3.0, 2.0, 9.0]
     """
-    providers = {name.partition("/")[0] for name in prices if "/" in name}
+    possible: list[Price | None] = []
+
+    # The name may begin with a provider's.
     prefix, _, rest = model.partition("/")
-    named = find_price(prices, prefix, rest) if rest else None
-    found = [named, *(find_price(prices, provider, model) for provider in ("", *sorted(providers)))]
-    possible = [price for price in found if price is not None] or [*prices.values()]
-    return max(possible, key=lambda price: (price.output, price.input), default=None)
+    if rest:
+        possible.append(find_price(prices, prefix, rest))
+
+    listed_providers = {name.partition("/")[0] for name in prices if "/" in name}
+    providers = ("", *sorted(listed_providers))
+    possible += [find_price(prices, provider, model) for provider in providers]
+
+    found = [price for price in possible if price is not None] or [*prices.values()]
+    return max(found, key=lambda price: (price.output, price.input), default=None)
 
 
 def compute_cost(usage: JsonObject, price: Price | None) -> float | None:
-    """Return US dollars: the provider's own figure, else the price list's, else None.
-
-    A response without usage has no cost.
-    """
+    """Return US dollars: the provider's own figure, else one by the price list, else None."""
     reported = _amount(usage.get("cost"))
     if reported is not None or price is None:
         return reported
-    tokens = _openai_tokens(usage) or _anthropic_tokens(usage)
+
+    tokens = _read_tokens(usage)
     if tokens is None:
         return None
-    fresh, cached, output = tokens
+
     cached_price = price.input if price.cached_input is None else price.cached_input
-    return (fresh * price.input + cached * cached_price + output * price.output) / _MILLION
+    per_million = (
+        tokens.fresh * price.input + tokens.cached * cached_price + tokens.output * price.output
+    )
+    return per_million / _MILLION
 
 
 def price_tokens(price: Price, input_tokens: float, output_tokens: float) -> float:
@@ -117,49 +135,59 @@ def price_tokens(price: Price, input_tokens: float, output_tokens: float) -> flo
 
 def input_tokens_of(usage: JsonObject) -> float | None:
     """Return the tokens of the prompt that a usage object names; None if it names none."""
-    tokens = _openai_tokens(usage) or _anthropic_tokens(usage)
-    return None if tokens is None else tokens[0] + tokens[1]
+    tokens = _read_tokens(usage)
+    return None if tokens is None else tokens.fresh + tokens.cached
 
 
-def _openai_tokens(usage: JsonObject) -> tuple[float, float, float] | None:
-    """Return (fresh input, cached input, output): the cached tokens are a part of the input."""
-    chat = "prompt_tokens", "prompt_tokens_details", "completion_tokens"
-    responses = "input_tokens", "input_tokens_details", "output_tokens"
-    names = responses if responses[1] in usage else chat
-    prompt, details, output = (usage.get(name) for name in names)
-    if (tokens := _amount(prompt)) is None:
+class _Tokens(NamedTuple):
+    """The tokens of a usage object."""
+
+    fresh: float  # Of the input: those that the provider's cache did not have
+    cached: float  # Of the input
+    output: float
+
+
+def _read_tokens(usage: JsonObject) -> _Tokens | None:
+    return _openai_tokens(usage) or _anthropic_tokens(usage)
+
+
+def _openai_tokens(usage: JsonObject) -> _Tokens | None:
+    """Return the tokens of OpenAI's protocols, where the cached ones are a part of the input."""
+    if "input_tokens_details" in usage:
+        # Responses
+        details = usage.get("input_tokens_details")
+        all_input = _amount(usage.get("input_tokens"))
+        output = _amount(usage.get("output_tokens"))
+    else:
+        details = usage.get("prompt_tokens_details")
+        all_input = _amount(usage.get("prompt_tokens"))
+        output = _amount(usage.get("completion_tokens"))
+    if all_input is None:
         return None
-    cached = min(
-        _amount(details.get("cached_tokens")) or 0.0 if isinstance(details, dict) else 0.0, tokens
-    )
-    return tokens - cached, cached, _amount(output) or 0.0
+
+    reported = _amount(details.get("cached_tokens")) if isinstance(details, dict) else None
+    cached = min(reported or 0.0, all_input)
+    return _Tokens(all_input - cached, cached, output or 0.0)
 
 
-def _anthropic_tokens(usage: JsonObject) -> tuple[float, float, float] | None:
-    """Return (fresh input, cached input, output): cache reads and writes are
-    counted beside ``input_tokens``.
-    """
-    fresh, written, cached, output = (
-        _amount(usage.get(name))
-        for name in (
-            "input_tokens",
-            "cache_creation_input_tokens",
-            "cache_read_input_tokens",
-            "output_tokens",
-        )
-    )
-    return None if fresh is None else (fresh + (written or 0.0), cached or 0.0, output or 0.0)
+def _anthropic_tokens(usage: JsonObject) -> _Tokens | None:
+    """Return the tokens of Anthropic's, where ``input_tokens`` are without those of the cache."""
+    fresh = _amount(usage.get("input_tokens"))
+    if fresh is None:
+        return None
+
+    written = _amount(usage.get("cache_creation_input_tokens"))
+    cached = _amount(usage.get("cache_read_input_tokens"))
+    output = _amount(usage.get("output_tokens"))
+    return _Tokens(fresh + (written or 0.0), cached or 0.0, output or 0.0)
 
 
 def _amount(value: object) -> float | None:
     """Return a plausible amount, or None: a provider's odd numbers must not give money back."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not 0 <= value < _MAX_AMOUNT
-    ):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+
+    return float(value) if 0 <= value < _MAX_AMOUNT else None
 
 
 class _GenerationConfig(msgspec.Struct):
@@ -167,8 +195,8 @@ class _GenerationConfig(msgspec.Struct):
     candidateCount: Any = None  # noqa: N815
 
 
-class _Limits(msgspec.Struct):
-    """The members of any dialect that limit or multiply the output."""
+class _OutputLimits(msgspec.Struct):
+    """The members, of any dialect, that limit or multiply the output."""
 
     max_tokens: Any = None
     max_completion_tokens: Any = None
@@ -180,13 +208,14 @@ class _Limits(msgspec.Struct):
     requests: Any = None  # Of a batch of Anthropic's: each has limits of its own
 
 
-_limits_decoder = msgspec.json.Decoder(_Limits)
+_limits_decoder = msgspec.json.Decoder(_OutputLimits)
 _list_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def measure_request(body: bytes, path: str, declared_length: int = 0) -> RequestSize:
-    """Return the expected tokens of a request; ``declared_length``: bytes of a body
-    that is not there yet.
+    """Return the expected tokens of a request.
+
+    ``declared_length``: the bytes of a body that is not there yet.
     """
     input_tokens = min(count_tokens(body) or declared_length / BYTES_PER_TOKEN, _MAX_INPUT_TOKENS)
     if _WITHOUT_OUTPUT.search(normalize_path(path)):
@@ -194,12 +223,8 @@ def measure_request(body: bytes, path: str, declared_length: int = 0) -> Request
 
     try:
         limits = _limits_decoder.decode(outline_request(body).text)
-    except (
-        msgspec.DecodeError,
-        RecursionError,
-        UnicodeDecodeError,
-        JsonSpliceError,
-    ):  # a form, or no JSON object
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, JsonSpliceError):
+        # A form, or no JSON object
         return RequestSize(input_tokens, DEFAULT_OUTPUT_TOKENS)
 
     if isinstance(limits.requests, list):
@@ -207,26 +232,24 @@ def measure_request(body: bytes, path: str, declared_length: int = 0) -> Request
         return RequestSize(input_tokens, output_tokens, is_limited=True)
 
     config = limits.generationConfig if isinstance(limits.generationConfig, dict) else {}
-    named = (
+    token_limits = (
         limits.max_tokens,
         limits.max_completion_tokens,
         limits.max_output_tokens,
         config.get("maxOutputTokens"),
     )
-    allowed = [tokens for tokens in map(_positive, named) if tokens is not None]
+    allowed = [tokens for tokens in map(_positive, token_limits) if tokens is not None]
     per_answer = min(max(allowed, default=DEFAULT_OUTPUT_TOKENS), _MAX_OUTPUT_TOKENS)
 
-    asked = (limits.n, limits.best_of, config.get("candidateCount"))
-    answers = max(min(_positive(number) or 1, _MAX_ANSWERS) for number in asked)
-    return RequestSize(
-        input_tokens, per_answer * answers * _count_prompts(limits.prompt), bool(allowed)
-    )
+    answer_counts = (limits.n, limits.best_of, config.get("candidateCount"))
+    answers = max(min(_positive(number) or 1, _MAX_ANSWERS) for number in answer_counts)
+
+    output_tokens = per_answer * answers * _count_prompts(limits.prompt)
+    return RequestSize(input_tokens, output_tokens, is_limited=bool(allowed))
 
 
 def _expected_of_request(request: object) -> int:
-    """Return the output tokens that one request of a batch limits itself to, or the
-    usual number.
-    """
+    """Return the output tokens to which a request of a batch limits itself, or the usual number."""
     params = request.get("params") if isinstance(request, dict) else None
     limit = _positive(params.get("max_tokens")) if isinstance(params, dict) else None
     return min(limit or DEFAULT_OUTPUT_TOKENS, _MAX_OUTPUT_TOKENS)
@@ -237,33 +260,35 @@ def _positive(number: object) -> int | None:
 
 
 def _count_prompts(prompt: msgspec.Raw) -> int:
-    """Return the number of prompts of a legacy completion, each of which gets
-    answers of its own.
-    """
+    """Return the number of prompts of a legacy completion; each gets answers of its own."""
     try:
         prompts = _list_decoder.decode(prompt)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return 1
-    several = sum(
-        bytes(each).startswith((b'"', b"[")) for each in prompts
-    )  # else it is one prompt, of tokens
-    return max(1, min(several, _MAX_PROMPTS))
+
+    # A list of numbers is one prompt, of tokens.
+    texts_and_lists = sum(bytes(each).startswith((b'"', b"[")) for each in prompts)
+    return max(1, min(texts_and_lists, _MAX_PROMPTS))
 
 
 def count_tokens(data: bytes) -> float:
-    """Return the tokens of a document by its bytes.
+    """Return the tokens of a document, estimated by its bytes.
 
-    Of 4 KiB one sample is looked at: a body may be long.
+    A body may be long, so one sample of each 4 KiB says whether they are base64.
 
     >>> count_tokens(b"Once upon a time"), count_tokens(b"QUJD" * 8192)
     (4.0, 1024.0)
     """
-    packed = sum(
-        min(_BLOCK, len(data) - at)
-        for at in range(0, len(data), _BLOCK)
-        if len(data) - at >= _MIN_PACKED
-        and not data[at + _SAMPLE : at + 2 * _SAMPLE].translate(None, _BASE64)
-    )
+    packed = 0
+    for start in range(0, len(data), _BLOCK):
+        size = min(_BLOCK, len(data) - start)
+        if size < _MIN_PACKED:
+            continue
+        sample = data[start + _SAMPLE : start + 2 * _SAMPLE]
+        is_base64 = not sample.translate(None, _BASE64)
+        if is_base64:
+            packed += size
+
     return packed / PACKED_BYTES_PER_TOKEN + (len(data) - packed) / BYTES_PER_TOKEN
 
 
@@ -281,12 +306,13 @@ _TEXTS = frozenset(
         "delta",
     }
 )
-"""Members of an event that hold what the model has written."""
+"""Members of an event that hold text of the model."""
 
 
 class _Event(msgspec.Struct):
-    """The places of text in an event: OpenAI's ``choices`` (``delta``, or
-    ``text``), the others' ``delta``.
+    """The members of an event in which text may be.
+
+    OpenAI's chat completions have it in ``choices``, all others in ``delta``.
     """
 
     choices: Any = None
@@ -302,47 +328,52 @@ def count_event_tokens(event: bytes) -> float:
         decoded = _event_decoder.decode(event)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return 0.0
+
     written = _text_bytes({"delta": decoded.delta, "content": decoded.choices})
     return max(1.0, written / BYTES_PER_TOKEN) if written else 0.0
 
 
 def _text_bytes(value: object, depth: int = 6) -> int:
+    """Return the bytes of the model's text in a value, down to ``depth`` levels."""
     if not depth:
         return 0
+
     if isinstance(value, list):
         return sum(_text_bytes(each, depth - 1) for each in value)
+
     if not isinstance(value, dict):
         return 0
-    texts = sum(
-        len(text.encode())
-        for name, text in value.items()
-        if name in _TEXTS and isinstance(text, str)
-    )
-    return texts + sum(
-        _text_bytes(each, depth - 1) for each in value.values() if isinstance(each, dict | list)
-    )
+
+    size = 0
+    for name, member in value.items():
+        if isinstance(member, str):
+            if name in _TEXTS:
+                size += len(member.encode())
+        elif isinstance(member, dict | list):
+            size += _text_bytes(member, depth - 1)
+    return size
 
 
 class ReceivedAnswer(NamedTuple):
-    """An answer as far as it came: its usage, and the tokens that were received.
+    """An answer of a provider, as far as it came."""
 
-    ``status``: the provider's; 0 if it was asked and gave none, None if it was not asked.
-    """
-
+    # The provider's; 0 if it was asked and gave none, None if it was not asked
     status: int | None
     usage: JsonObject
     is_usage_final: bool = False
-    tokens: float = 0.0
-    # A stream that broke off, or ended without its usage: what was received is all there is
+    tokens: float = 0.0  # Of the text that was received
+    # True if it is a stream that broke off, or ended without its usage
     is_cut_stream: bool = False
 
 
 def estimate_answer(answer: ReceivedAnswer, size: RequestSize, price: Price) -> float:
-    """Return the US dollars of an answer whose final usage never came: of what was
-    received, else of what was expected.
+    """Return the US dollars of an answer whose final usage never came.
+
+    They are those of what was received of a stream, else of what was expected of the request.
     """
     known_input = input_tokens_of(answer.usage)
     input_tokens = size.input_tokens if known_input is None else known_input
+
     if answer.is_cut_stream and answer.tokens:
         return price_tokens(price, input_tokens, answer.tokens)
     return price_tokens(price, input_tokens, max(size.output_tokens, answer.tokens))

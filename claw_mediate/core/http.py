@@ -35,10 +35,10 @@ def build_error_body(
     more: Mapping[str, object] | None = None,
     param: str | None = None,
 ) -> bytes:
-    """Return an error body: Anthropic's shape on its paths, else OpenAI's.
+    """Return an error body: in Anthropic's shape on its paths, else in OpenAI's.
 
-    ``more``: members beside ``error``; ``param``: the member of the request that it is about, which
-    only OpenAI's shape names.
+    ``more``: further members, next to ``error``. ``param``: the member of the request that the
+    error is about; only OpenAI's shape has it.
     """
     if is_anthropic(path):
         error: dict[str, object] = {
@@ -46,6 +46,7 @@ def build_error_body(
             "message": message,
         }
         return json.dumps({"type": "error", "error": error, **(more or {})}).encode()
+
     error = {
         "message": message,
         "type": _OPENAI_TYPES.get(status, "api_error"),
@@ -60,35 +61,37 @@ class _Error(msgspec.Struct):
 
 
 def read_error_message(body: bytes) -> str:
-    """Return the message of an error body of any dialect; "" where there is none."""
+    """Return the message of an error body of any dialect; "" if there is none."""
     try:
         error = msgspec.json.decode(body, type=_Error).error
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return ""
-    words = error.get("message") if isinstance(error, dict) else error
-    return words if isinstance(words, str) else ""
+
+    message = error.get("message") if isinstance(error, dict) else error
+    return message if isinstance(message, str) else ""
 
 
 type HeaderList = list[tuple[str, str]]
-GONE = 499  # The status in history of a request whose runner left (nginx's code)
+
+GONE = 499
+"""The status, in history, of a request whose runner left. It is nginx's code."""
 STOPPING = (
     "shutting_down",
     "the proxy is being stopped; ask again, and the turn goes on where it was",
-)  # Code and message
-RETRY_AFTER = "5"  # Seconds in which a restarted proxy is ready
+)
+"""Code and message of the refusal while the proxy stops."""
+RETRY_AFTER = "5"  # Seconds until a restarted proxy is ready
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A runner's request.
-
-    ``host`` is the governed destination host, or None if it came to the base-URL listener.
-    """
+    """A runner's request."""
 
     method: str
     path: str  # With its query
     headers: HeaderList
     body: bytes
+    # The governed destination; None if the request came to the base-URL listener
     host: str | None = None
     observer: RequestObserver | None = field(default=None, compare=False, repr=False)
 
@@ -101,42 +104,38 @@ class Request:
         return normalize_path(self.path)
 
     def header(self, name: str) -> list[str]:
+        """Return the values of a header, whose name is given in lower case."""
         return [value for key, value in self.headers if key.lower() == name]
 
 
 class RunnerResponse(msgspec.Struct, frozen=True):
-    """The response to a request, whose chunks come as they are made."""
+    """The response to a runner's request, whose chunks come as they are made."""
 
     status: int
     headers: HeaderList
     chunks: AsyncIterator[bytes]
     streaming: bool = False
     on_delivered: Callable[[], Awaitable[None]] | None = None
-    """To be called when the whole response has left the process: the kernel has its last byte."""
+    """Called when the whole response has left the process: the kernel has its last byte."""
     answer_of: str = ""
-    """The id of the turn that this answers; several runners may get the answer of one turn."""
+    """The id of the turn whose answer this is. A retry gets the same turn's answer again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """A request that is not mediated: mitmproxy sends it to ``target`` below
-    ``base_url``, with ``credential``.
-    """
+    """A request that is not mediated: mitmproxy sends it to its provider."""
 
     base_url: str
-    target: str
-    credential: HeaderList
-    write_refusal: Callable[
-        [], bytes
-    ]  # Makes the body of the error that the runner gets when the provider can't be reached
+    target: str  # Path and query, below ``base_url``
+    credential: HeaderList  # The provider's
+    write_refusal: Callable[[], bytes]
+    """Returns the body of the error that the runner gets if the provider can't be reached."""
     body: bytes | None  # None: as the runner sent it
-    dropped_headers: tuple[
-        str, ...
-    ]  # Names of headers that hold the agent's credential, or name a model against its policy
-    content_type: str | None  # In place of the runner's; None: as the runner sent it
-    handle: (
-        object  # The mediator's own note of it, which mitmproxy's side hands back with the result
-    )
+    dropped_headers: tuple[str, ...]
+    """Names of headers that hold the agent's credential, or name a model against its policy."""
+    content_type: str | None  # None: as the runner sent it
+    handle: object
+    """The mediator's own note of the request, which mitmproxy's side returns with the result."""
 
 
 def respond(
@@ -147,10 +146,12 @@ def respond(
     more: Sequence[tuple[str, str]] = (),
 ) -> RunnerResponse:
     """Return a response of one chunk. ``more``: further headers."""
-    later = [("retry-after", retry_after)] if retry_after else []
-    return RunnerResponse(
-        status, [("content-type", content_type), *later, *more], _single_chunk(body)
-    )
+    headers = [("content-type", content_type)]
+    if retry_after:
+        headers.append(("retry-after", retry_after))
+    headers.extend(more)
+
+    return RunnerResponse(status, headers, _single_chunk(body))
 
 
 def refuse(
@@ -166,38 +167,32 @@ def refuse(
 
 
 type Naming = Literal["previous_response_id", "conversation", "response_id"]
-"""How a request names what a provider keeps: by a member of its body, or (a
-response) by its path.
-"""
-MAX_SHOWN_ID = 80  # Characters
+"""The place of an id in a request: a member of the body, or (``response_id``) the path."""
+MAX_SHOWN_ID = 80  # Characters of an id in a message
 
 
 def refuse_unknown_id(
     path: str, naming: Naming, object_id: str, reason: str = "this agent has none"
 ) -> RunnerResponse:
-    """Return the refusal of an id that the agent can't go on with
-    (docs/spec/responses.md section 10).
-    """
-    message = f"{object_id[:MAX_SHOWN_ID]!r} is not known here: {reason}"
+    """Return the refusal of an id that this agent can't use (docs/spec/responses.md section 10)."""
+    kind = "conversation" if naming == "conversation" else "response"
+    message = f"the {kind} {object_id[:MAX_SHOWN_ID]!r} is not known here: {reason}"
+
     match naming:
         case "previous_response_id":
-            return refuse(
-                path, 400, "previous_response_not_found", f"the response {message}", param=naming
-            )
+            return refuse(path, 400, "previous_response_not_found", message, param=naming)
         case "response_id":
-            return refuse(path, 404, "response_not_found", f"the response {message}", param=naming)
+            return refuse(path, 404, "response_not_found", message, param=naming)
         case "conversation":
-            return refuse(
-                path, 404, "conversation_not_found", f"the conversation {message}", param=naming
-            )
+            return refuse(path, 404, "conversation_not_found", message, param=naming)
 
 
 class UnknownObject(NamedTuple):
-    """An object that the agent may not name: its kind and id, the member that names it, and why."""
+    """An object at a provider that the agent may not name."""
 
     kind: str
     id: str
-    member: str
+    member: str  # The member of the request that has the id
     reason: str = (
         "this agent has none. What was made before the proxy, or outside of it, needs "
         "CLLAMA_STORED_IDS=any"
@@ -209,17 +204,21 @@ class UnknownObject(NamedTuple):
 
 
 def refuse_unknown_object(path: str, unknown: UnknownObject) -> RunnerResponse:
-    """Return the refusal of an object that the agent may not name
-    (docs/spec/mediation.md section 2).
+    """Return the refusal of an object that the agent may not name.
+
+    docs/spec/mediation.md section 2 has the rule.
     """
-    kind = unknown.kind.replace("_", " ")
-    message = f"the {kind} {unknown.shown_id!r} is not known here: {unknown.reason}"
     if unknown.kind == "stored_completion":
         message = "stored chat completions can't be read through this proxy"
+    else:
+        kind = unknown.kind.replace("_", " ")
+        message = f"the {kind} {unknown.shown_id!r} is not known here: {unknown.reason}"
+
     return refuse(path, 404, "object_not_found", message, param=unknown.member)
 
 
 def refuse_stopping(path: str) -> RunnerResponse:
+    """Return the refusal of a request that comes while the proxy stops."""
     return respond(503, build_error_body(path, 503, *STOPPING), retry_after=RETRY_AFTER)
 
 

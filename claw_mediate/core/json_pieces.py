@@ -1,8 +1,10 @@
-"""Large JSON documents, searched piece by piece: one call of C on 64 MB holds the interpreter, and
-so the event loop, too long.
+"""Large JSON documents, searched and copied piece by piece.
 
-Pieces end where no member's head is cut: its name, the colon, and the first byte of its value. So
-what is found in the pieces is what is found in the document. A document of one piece pays nothing.
+One call of C on 64 MB would hold the interpreter, and so the event loop, too long.
+
+A piece never ends within a member's head: its name, the colon, and the first byte of its value. So
+a search for members finds the same in the pieces as in the document. A document of one piece costs
+nothing extra.
 """
 
 import re
@@ -12,9 +14,8 @@ from typing import Final
 
 PIECE_BYTES: Final = 1 << 20
 _MAX_JOINED: Final = 8 << 20  # Bytes that one call may copy
-_MAX_NAME: Final = (
-    128  # Bytes of a name whose head is kept whole; a longer one is none that is searched for
-)
+# Bytes of a name whose head is kept whole. No longer one is ever searched for.
+_MAX_NAME: Final = 128
 _WITHIN_HEAD = re.compile(rb'[ \t\r\n:"]*+')
 _HEAD = re.compile(rb'"[^"\\]{0,%d}+"[ \t\r\n]*+:[ \t\r\n]*+[^ \t\r\n]?' % _MAX_NAME)
 
@@ -36,22 +37,24 @@ def pieces_of(document: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _end_of_piece(document: bytes, near: int) -> int:
-    """Return a place at or behind ``near`` at which no member's head is cut."""
-    between = _WITHIN_HEAD.match(document, near)
-    assert between is not None  # it also matches the empty string
-    end = min(between.end() + 1, len(document))
+    """Return a place at or after ``near`` that is not within a member's head."""
+    within_head = _WITHIN_HEAD.match(document, near)
+    assert within_head is not None  # it also matches the empty string
+    end = min(within_head.end() + 1, len(document))
 
-    # The byte before is part of a name at most, which begins at the last quote before it.
+    # The byte before may still belong to a name, which begins at the last quote before it.
     quote = document.rfind(b'"', max(0, end - _MAX_NAME - 2), end)
-    head = _HEAD.match(document, quote) if quote >= 0 else None
+    if quote < 0:
+        return end
+
+    head = _HEAD.match(document, quote)
     return end if head is None else max(end, head.end())
 
 
 def contains(document: bytes, needle: bytes) -> bool:
-    """Return whether a short text stands anywhere in a document."""
-    if (
-        needle[:1] not in document
-    ):  # forty times as fast as the search for a text, and true of many an escape
+    """Return True if a document has a short text anywhere."""
+    # Forty times as fast as the search for the whole text, and often enough: few bodies have a "\".
+    if needle[:1] not in document:
         return False
     if len(document) <= PIECE_BYTES:
         return needle in document
@@ -62,8 +65,9 @@ def contains(document: bytes, needle: bytes) -> bool:
 
 
 def contains_match(document: bytes, pattern: re.Pattern[bytes], size: int) -> bool:
-    """Return whether an expression, whose matches are all of ``size`` bytes,
-    matches anywhere in a document.
+    """Return True if an expression matches anywhere in a document.
+
+    All its matches must have ``size`` bytes.
     """
     length = PIECE_BYTES + size - 1
     starts = range(0, len(document), PIECE_BYTES)
@@ -78,6 +82,7 @@ def join_pieces(parts: Iterable[bytes | memoryview]) -> bytes:
     parts = [*parts]
     if sum(map(len, parts)) <= _MAX_JOINED:
         return b"".join(parts)
+
     joined = BytesIO()
     for part in parts:
         for start in range(0, len(part), PIECE_BYTES):
@@ -89,4 +94,5 @@ def copy_span(document: bytes, start: int, end: int) -> bytes:
     """Return a part of a document."""
     if end - start <= PIECE_BYTES:
         return document[start:end]
+
     return join_pieces([memoryview(document)[start:end]])

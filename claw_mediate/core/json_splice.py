@@ -1,9 +1,11 @@
-"""Edits of JSON without rebuilding it: every byte that is not ours stays as it was
-(docs/spec/mediation.md section 3, 5.).
+"""Edits of JSON without rebuilding it (docs/spec/mediation.md section 3, 5.).
 
-Unknown fields, number spellings, key order, escapes, repeated keys and white space survive by
-construction, because only the spans of the members that we own are replaced. Documents must have
-been validated before (``msgspec`` does it).
+Every byte that is not ours stays as it was. Unknown fields, number spellings, key order, escapes,
+repeated keys and white space survive by construction, because only the spans of the members that we
+own are replaced.
+
+A document must have been validated before (``msgspec`` does it). In one that is not JSON, places
+are nonsense.
 """
 
 import codecs
@@ -16,7 +18,9 @@ from typing import NamedTuple
 import msgspec
 
 from claw_mediate.core.json_outline import MAX_WHOLE_BYTES, Outline
-from claw_mediate.core.json_outline import JsonSpliceError as JsonSpliceError  # noqa: PLC0414 - the error of this module, too
+
+# Exported: callers catch it as this module's error.
+from claw_mediate.core.json_outline import JsonSpliceError as JsonSpliceError  # noqa: PLC0414
 from claw_mediate.core.json_pieces import copy_span, join_pieces
 
 # Possessive quantifiers: a hostile string must not make the expression backtrack.
@@ -24,34 +28,24 @@ _STRING = rb'"(?:[^"\\]++|\\.)*+"'
 _SPACE = re.compile(rb"[ \t\r\n]*+")
 _SPACES = (b" ", b"\t", b"\r", b"\n")
 _MEMBER = re.compile(
-    rb'[ \t\r\n]*+"((?:[^"\\]++|\\.)*+)"[ \t\r\n]*+:[ \t\r\n]*+(?:(%b|[^\s,\]}{\[]++)[ \t\r\n]*+,?)?+'
-    % _STRING,
+    rb'[ \t\r\n]*+"((?:[^"\\]++|\\.)*+)"[ \t\r\n]*+:[ \t\r\n]*+'
+    rb"(?:(%b|[^\s,\]}{\[]++)[ \t\r\n]*+,?)?+" % _STRING,
     re.DOTALL,
 )
-"""A member with its comma; of one whose value is nested, all that is before the value."""
+"""A member and its comma, if its value is a scalar; else everything before the value.
+
+Groups: the name as it is spelled, and the value if it is a scalar.
+"""
 _NEXT = re.compile(rb"[ \t\r\n]*+,?[ \t\r\n]*+")
 _SCALAR = re.compile(_STRING + rb"|[^\s,\]}]++", re.DOTALL)
 _NESTING = re.compile(rb'(?:[^"{}\[\]]++|' + _STRING + rb")*+([{}\[\]])", re.DOTALL)
-"""A bracket, with all that is before it: one step of the loop each, and none for strings."""
-_UNROLLED_LEVELS = 6
+"""A bracket and everything before it that is none; brackets in strings don't count."""
 
-
-def _nested(levels: int) -> bytes:
-    """Return the expression of a value in brackets with no more than these levels of them."""
-    inner = rb"|" + _nested(levels - 1) if levels > 1 else b""
-    return rb'[{\[](?:[^"{}\[\]]++|' + _STRING + inner + rb")*+[}\]]"
-
-
-_NESTED = re.compile(_nested(_UNROLLED_LEVELS), re.DOTALL)
-
-
-MAX_MEMBERS = (
-    1000  # Objects with more members are not read: no request or response of a provider has them
-)
-_MIN_DECODED_SIZE = 4096  # Bytes from which on it pays to let msgspec find where values end
+MAX_MEMBERS = 1000
+"""Objects with more members are not read: no request or response of a provider has them."""
 _SLICE = 1 << 20  # Bytes of a large document that are read in one step
 
-type Cut = tuple[int, int, bytes | memoryview]  # A span, and its replacement
+type Cut = tuple[int, int, bytes | memoryview]  # Start and end of a span, and its replacement
 
 _ESCAPED_ASCII = re.compile(rb"\\u00[2-7]")
 
@@ -65,8 +59,9 @@ class TooManyMembersError(JsonSpliceError):
 
 
 class RepeatedMemberError(JsonSpliceError):
-    """A member that we must read or change stands twice: two parsers could disagree
-    about which one counts.
+    """A member that we must read or change stands twice in its object.
+
+    Two parsers could disagree about which one counts.
     """
 
     def __init__(self, name: str) -> None:
@@ -83,15 +78,18 @@ class Member(NamedTuple):
 
 
 def check_utf8(document: bytes) -> None:
-    """Raise ``UnicodeDecodeError`` unless the document is UTF-8: msgspec steps over
-    text that it does not read.
+    """Raise ``UnicodeDecodeError`` unless the document is UTF-8.
+
+    msgspec alone does not check this: it skips text that no field asks for.
     """
-    # In slices, because bodies may be large.
-    if not document.isascii():
-        decoder = codecs.getincrementaldecoder("utf-8")()
-        for start in range(0, len(document), _SLICE):
-            decoder.decode(document[start : start + _SLICE])
-        decoder.decode(b"", final=True)
+    if document.isascii():
+        return
+
+    # In slices, because one call on a large body would hold up every other thread.
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    for start in range(0, len(document), _SLICE):
+        decoder.decode(document[start : start + _SLICE])
+    decoder.decode(b"", final=True)
 
 
 def list_members(document: bytes, at: int = 0) -> list[Member]:
@@ -99,88 +97,120 @@ def list_members(document: bytes, at: int = 0) -> list[Member]:
 
     Raises ``TooManyMembersError``.
     """
-    if len(document) > MAX_WHOLE_BYTES:
-        outline = Outline(document)
-        place = outline.place_in_document
-        members = _list_members(outline.text, outline.place_in_outline(at))
-        return [Member(outline.restore(name), *map(place, places)) for name, *places in members]
-    return _list_members(document, at)
+    if len(document) <= MAX_WHOLE_BYTES:
+        return _list_members(document, at)
+
+    outline = Outline(document)
+    in_document = outline.place_in_document
+    members = _list_members(outline.text, outline.place_in_outline(at))
+    return [
+        Member(
+            outline.restore(member.name),
+            in_document(member.at),
+            in_document(member.start),
+            in_document(member.end),
+        )
+        for member in members
+    ]
 
 
 def _list_members(document: bytes, at: int) -> list[Member]:
-    values = _decode_values(document) if at == 0 and len(document) > _MIN_DECODED_SIZE else {}
     members: list[Member] = []
+    values: dict[str, bytes] | None = None  # Decoded at the first nested value
+
     position = _skip_space(document, at) + 1
     while match := _MEMBER.match(document, position):
         if len(members) == MAX_MEMBERS:
             raise TooManyMembersError
-        key, (start, end), position = match[1], match.span(2), match.end()
+
+        key = match[1]
         name: str = json.loads(b'"%b"' % key) if b"\\" in key else key.decode()
-        if end < 0:
+
+        start, end = match.span(2)
+        position = match.end()
+        is_nested = end < 0
+        if is_nested:
+            # msgspec finds the end of a value ten times as fast, but reads whole documents only.
+            if values is None:
+                values = _decode_values(document) if at == 0 else {}
             start = position
             end = _end_if_equal(document, start, values.get(name)) or _find_end(document, start)
             position = _find_next(document, end)
+
         members.append(Member(name, match.start(1) - 1, start, end))
+
     return members
 
 
 def find_members(document: bytes, names: Collection[str], at: int = 0) -> dict[str, Member]:
-    """Return the members with these names that are there. Raises ``RepeatedMemberError``."""
+    """Return those members of the object at ``at`` that have one of these names.
+
+    Raises ``RepeatedMemberError``, ``TooManyMembersError``.
+    """
     members: dict[str, Member] = {}
+
     for member in list_members(document, at):
-        if member.name in names:
-            if member.name in members:
-                raise RepeatedMemberError(member.name)
-            members[member.name] = member
+        if member.name not in names:
+            continue
+        if member.name in members:
+            raise RepeatedMemberError(member.name)
+        members[member.name] = member
+
     return members
 
 
 def marks(names: Iterable[str]) -> re.Pattern[bytes]:
-    """Return the expression of these names as names of members.
+    """Return an expression that finds members with these names, at any depth.
 
-    Text matches nowhere: its quotes are escaped.
+    It finds nothing within a text, whose quotes are escaped.
     """
-    return re.compile(
-        rb'"(%b)"[ \t\r\n]*+:' % b"|".join(re.escape(name.encode()) for name in names)
-    )
+    alternatives = b"|".join(re.escape(name.encode()) for name in names)
+    return re.compile(rb'"(%b)"[ \t\r\n]*+:' % alternatives)
 
 
 def stand_once(names: re.Pattern[bytes], document: bytes) -> bool:
-    """Return whether none of the names (``marks``) stands twice, at whatever depth.
+    """Return True if none of the names (``marks``) stands twice in the document, at any depth.
 
-    False is no proof that one does.
+    This is quick, and spares the reader of an ordinary document a search for repeated members.
+    False is no proof that there is one.
     """
     found = names.findall(document)
-    is_plain = len(found) == len({*found}) and document.count(b":") <= MAX_MEMBERS
-    return is_plain and not (b"\\u00" in document and _ESCAPED_ASCII.search(document))
+    if len(found) != len({*found}) or document.count(b":") > MAX_MEMBERS:
+        return False
+
+    # A name may be spelled with escapes, which the expression does not find.
+    has_escaped_name = b"\\u00" in document and _ESCAPED_ASCII.search(document) is not None
+    return not has_escaped_name
 
 
 def element_spans(document: bytes, at: int = 0) -> list[tuple[int, int]]:
     """Return the spans of the elements of the array that begins at ``at`` (after white space)."""
-    if len(document) > MAX_WHOLE_BYTES:
-        outline = Outline(document)
-        place = outline.place_in_document
-        spans = _element_spans(outline.text, outline.place_in_outline(at))
-        return [(place(start), place(end)) for start, end in spans]
-    return _element_spans(document, at)
+    if len(document) <= MAX_WHOLE_BYTES:
+        return _element_spans(document, at)
+
+    outline = Outline(document)
+    in_document = outline.place_in_document
+    spans = _element_spans(outline.text, outline.place_in_outline(at))
+    return [(in_document(start), in_document(end)) for start, end in spans]
 
 
 def _element_spans(document: bytes, at: int) -> list[tuple[int, int]]:
-    sizes = iter(
-        _decode_element_sizes(document) if at == 0 and len(document) > _MIN_DECODED_SIZE else ()
-    )
+    # As with members: msgspec finds the ends, where the array is the whole document.
+    sizes = iter(_decode_element_sizes(document) if at == 0 else ())
     spans: list[tuple[int, int]] = []
+
     position = _skip_space(document, _skip_space(document, at) + 1)
     while document[position : position + 1] != b"]":
         size = next(sizes, None)
         end = _find_end(document, position) if size is None else position + size
         spans.append((position, end))
         position = _find_next(document, end)
+
     return spans
 
 
 def edit(document: bytes, changes: Mapping[str, bytes | None]) -> bytes:
-    """Return the object with members replaced, added at its end, or (None) removed.
+    """Return the object with members replaced, added at its end, or (if None) removed.
 
     Raises ``JsonSpliceError``.
     """
@@ -197,22 +227,25 @@ class Object:
         """
         self._document = document
         self._members = list_members(document)
-        self._places: dict[str, int] = {}
+        self._indexes: dict[str, int] = {}
         self._repeated: set[str] = set()
         for index, member in enumerate(self._members):
-            if self._places.setdefault(member.name, index) != index:
+            if self._indexes.setdefault(member.name, index) != index:
                 self._repeated.add(member.name)
-        if repeated := sorted(self._repeated.intersection(unique)):
+
+        repeated = sorted(self._repeated.intersection(unique))
+        if repeated:
             raise RepeatedMemberError(repeated[0])
 
     def value(self, name: str) -> bytes | None:
-        """Return the exact bytes of a member's value; None where there is no such member.
+        """Return the exact bytes of a member's value; None if there is no such member.
 
         Raises ``RepeatedMemberError``.
         """
-        index = self._place(name)
+        index = self._index_of(name)
         if index is None:
             return None
+
         member = self._members[index]
         return copy_span(self._document, member.start, member.end)
 
@@ -221,95 +254,117 @@ class Object:
         return splice(self._document, self._cuts_for(changes))
 
     def split(self, changes: Mapping[str, bytes | None], name: str) -> tuple[bytes, bytes]:
-        """Return the edited object in two parts: up to the last element of the
-        array ``name``, and from there on.
+        """Return the edited object in two parts.
+
+        The first ends with the last element of the array ``name``, which must be there.
         """
-        place = self._place(name)
-        assert place is not None
-        own = self._members[place]
-        array = changes.get(name) or copy_span(self._document, own.start, own.end)
+        index = self._index_of(name)
+        assert index is not None
+        member = self._members[index]
+
+        array = changes.get(name) or copy_span(self._document, member.start, member.end)
         closing = array.rindex(b"]")
         while array[closing - 1 : closing] in _SPACES:
             closing -= 1
-        cuts = self._cuts_for({other: value for other, value in changes.items() if other != name})
-        before = [cut for cut in cuts if cut[1] <= own.start]
-        behind = [cut for cut in cuts if cut[0] >= own.end]
-        head = splice(
-            self._document, [*before, (own.start, len(self._document), memoryview(array)[:closing])]
-        )
-        return head, splice(self._document, [(0, own.end, memoryview(array)[closing:]), *behind])
+
+        others = {other: value for other, value in changes.items() if other != name}
+        cuts = self._cuts_for(others)
+        cuts_before = [cut for cut in cuts if cut[1] <= member.start]
+        cuts_after = [cut for cut in cuts if cut[0] >= member.end]
+
+        # A view, because both parts of a large array would be copied otherwise.
+        view = memoryview(array)
+        head_cut: Cut = (member.start, len(self._document), view[:closing])
+        tail_cut: Cut = (0, member.end, view[closing:])
+        head = splice(self._document, [*cuts_before, head_cut])
+        tail = splice(self._document, [tail_cut, *cuts_after])
+        return head, tail
 
     def _cuts_for(self, changes: Mapping[str, bytes | None]) -> list[Cut]:
-        places = {name: index for name in changes if (index := self._place(name)) is not None}
-        removed = sorted(index for name, index in places.items() if changes[name] is None)
-        cuts: list[Cut] = [
-            (self._members[index].start, self._members[index].end, value)
-            for name, index in places.items()
-            if (value := changes[name]) is not None
-        ]
-        added = [
-            (name, value)
-            for name, value in changes.items()
-            if value is not None and name not in places
-        ]
+        cuts: list[Cut] = []
+        removed: list[int] = []
+        added: list[bytes] = []
+
+        for name, value in changes.items():
+            index = self._index_of(name)
+            if index is None:
+                if value is not None:
+                    added.append(json.dumps(name).encode() + b":" + value)
+            elif value is None:
+                removed.append(index)
+            else:
+                member = self._members[index]
+                cuts.append((member.start, member.end, value))
+
         if added:
             end = self._document.rindex(b"}")
-            text = b",".join(json.dumps(name).encode() + b":" + value for name, value in added)
-            cuts.append((end, end, b"," + text if len(removed) < len(self._members) else text))
-        return [*cuts, *self._removals(removed)]
+            keeps_members = len(removed) < len(self._members)
+            comma = b"," if keeps_members else b""
+            cuts.append((end, end, comma + b",".join(added)))
 
-    def _place(self, name: str) -> int | None:
+        return cuts + self._removals(sorted(removed))
+
+    def _index_of(self, name: str) -> int | None:
         if name in self._repeated:
             raise RepeatedMemberError(name)
-        return self._places.get(name)
+        return self._indexes.get(name)
 
     def _removals(self, removed: list[int]) -> list[Cut]:
-        """Return a cut for each removed member with its comma: the one behind it,
-        or, at the object's end, the one before.
+        """Return a cut for each removed member and one comma.
+
+        That is the comma after it, or, for the last members of the object, the one before them.
         """
-        present = self._members
-        kept = max((index for index in range(len(present)) if index not in removed), default=-1)
+        if not removed:
+            return []
+
+        members = self._members
+        last_kept = len(members) - 1
+        while last_kept in removed:
+            last_kept -= 1
+
         cuts: list[Cut] = [
-            (present[index].at, present[index + 1].at, b"") for index in removed if index < kept
+            (members[index].at, members[index + 1].at, b"")
+            for index in removed
+            if index < last_kept
         ]
-        if removed and removed[-1] > kept:
-            cuts.append((present[kept].end if kept >= 0 else present[0].at, present[-1].end, b""))
+        if removed[-1] > last_kept:
+            start = members[last_kept].end if last_kept >= 0 else members[0].at
+            cuts.append((start, members[-1].end, b""))
         return cuts
 
 
 def splice(document: bytes, cuts: Collection[Cut]) -> bytes:
-    """Return the document with spans replaced; spans must not overlap.
+    """Return the document with spans replaced; the spans must not overlap."""
+    if not cuts:
+        return document
 
-    Copied once: it may be large.
-    """
+    # A view, so that a large document is copied once only.
     view = memoryview(document)
     parts: list[bytes | memoryview] = []
     position = 0
     for start, end, value in sorted(cuts, key=itemgetter(0, 1)):
         parts += [view[position:start], value]
         position = end
-    if not cuts:
-        return document
     parts.append(view[position:])
+
     return join_pieces(parts)
 
 
 def append(array: bytes, entries: Iterable[bytes]) -> bytes:
-    """Return the array with entries behind its own."""
+    """Return the array with entries after its own."""
     new = b",".join(entries)
     if not new:
         return array
+
     end = array.rindex(b"]")
     return splice(array, [(end, end, _leading_comma(array, end) + new)])
 
 
-def _leading_comma(document: bytes, end: int) -> bytes:
-    """Return what goes before a new last entry: nothing where the bracket that
-    closes at ``end`` was opened just before.
-    """
-    while document[end - 1 : end] in _SPACES:
+def _leading_comma(array: bytes, end: int) -> bytes:
+    """Return the comma before a new last entry; b"" if the array that ends at ``end`` is empty."""
+    while array[end - 1 : end] in _SPACES:
         end -= 1
-    return b"" if document[end - 1 : end] == b"[" else b","
+    return b"" if array[end - 1 : end] == b"[" else b","
 
 
 def _decode_values(document: bytes) -> dict[str, bytes]:
@@ -327,8 +382,9 @@ def _decode_element_sizes(array: bytes) -> list[int]:
 
 
 def _end_if_equal(document: bytes, start: int, raw: bytes | None) -> int | None:
-    """Return where a nested value ends, by its decoded bytes; None where they are
-    of a repeated name, or it is a scalar.
+    """Return where the nested value at ``start`` ends, if it is ``raw``.
+
+    None for another value: of a repeated name, only the last value was decoded.
     """
     if raw is None or raw[:1] not in (b"{", b"[") or not document.startswith(raw, start):
         return None
@@ -354,11 +410,11 @@ def _find_end(document: bytes, position: int) -> int:
         scalar = _SCALAR.match(document, position)
         assert scalar is not None
         return scalar.end()
-    if (nested := _NESTED.match(document, position)) is not None:
-        return nested.end()
+
     depth = 0
-    for token in _NESTING.finditer(document, position):
-        depth += 1 if token[1] in (b"{", b"[") else -1
+    for bracket in _NESTING.finditer(document, position):
+        depth += 1 if bracket[1] in (b"{", b"[") else -1
         if depth == 0:
-            return token.end()
+            return bracket.end()
+
     raise ValueError("unbalanced brackets")

@@ -1,17 +1,20 @@
-"""The known paths of each provider: what may be asked for, how it names its model,
-and whether a budget counts it.
+"""The known paths of each provider.
 
+A table says which paths may be asked for, how each names its model, and whether budgets count it.
 Deny by default (docs/spec/mediation.md section 1): what is not in these tables is refused, unless
-the operator opened it. A row of a table is read by columns:
+the operator opened it. The columns of a row:
 
-    methods        of the requests that the row is about
-    pattern        the path below the provider's base path (``/v1``, ``/api/v1``); behind ``//`` it is from the host's root
-    model          where a request names its model, see ``ModelLocation``
-    counted        whether budgets count it, though the model that it names (if any) can't be seen
-    creates, lists the kind of object that the provider makes and answers with, or of which it answers with a list
+    methods           of the requests that the row is about
+    pattern           the path below the provider's base path (``/v1``, ``/api/v1``); a path that
+                        begins with ``//`` is below the host's root
+    model             where a request names its model, see ``ModelLocation``
+    counted           True if budgets count it, though nobody can see the model that it names, if
+                        any
+    creates, lists    the kind of object that the provider makes and answers with, or of which it
+                        answers with a list
 
 A placeholder that is named after an ``ObjectKind`` is the id of an object that a provider keeps.
-All others begin with an underscore and have no owner of their own; one that ends in ``*`` stands
+All others begin with an underscore and have no owner of their own. One that ends in ``*`` stands
 for one or several segments.
 
 The sources are the providers' API references of November 2026 and what runners were seen to send.
@@ -27,12 +30,17 @@ from claw_contract.known_providers import KNOWN_PROVIDERS
 from claw_mediate.core.api_paths import MAX_CACHED_LENGTH, Endpoint, resolve_path
 
 type Family = Literal["openai", "anthropic", "openrouter", "google", "xai", "ai-gateway", "ollama"]
-"""Providers whose API has the same paths: a known provider, or (others) that after
-which its format is named.
+"""Providers whose APIs have the same paths.
+
+A known provider has a family of its own, and any other is in the one that its format is named
+after.
 """
 
 type ModelLocation = Literal["nowhere", "optional", "required", "hidden"]
-"""The place of the model's name: none, the body or none, the body, or out of the proxy's sight."""
+"""The place of the model's name.
+
+There is none, it may be in the body, it must be in the body, or the proxy can't see it.
+"""
 
 type ObjectKind = Literal[
     "response", "conversation", "stored_completion", "file", "upload", "batch", "message_batch",
@@ -54,9 +62,8 @@ class KnownPath(NamedTuple):
     creates: ObjectKind | None = None
     lists: ObjectKind | None = None
     endpoint: Endpoint | None = None  # The dialect's, for a request that is mediated
-    hides_cost: bool = (
-        False  # Begins any number of model calls, which stand in a file or at the provider
-    )
+    # True if it begins any number of model calls, which are in a file or at the provider
+    hides_cost: bool = False
 
     @property
     def is_from_root(self) -> bool:
@@ -68,16 +75,18 @@ class PathMatch(NamedTuple):
 
     family: Family
     row: KnownPath
-    ids: Mapping[ObjectKind, str]  # What a provider keeps and the path names, in its order
+    ids: Mapping[ObjectKind, str]  # Of the objects that the path names, in its order
     path: str
-    """The path in the one spelling in which it is sent: below the provider's base path, or
-    (``row.is_from_root``) the host's root. Without a query.
+    """The path in the one spelling in which it is sent, without a query.
+
+    It is below the provider's base path, or (``row.is_from_root``) below the host's root.
     """
-    prefix: str = ""  # The base path that the request was found below
+    prefix: str = ""  # The base path below which the request's path was found
 
     def below(self, base_path: str) -> str:
-        """Return the path below a provider's base path; where that is "", with the
-        ``/v1`` that the request had.
+        """Return the path below a provider's base path.
+
+        If that is "", the path has the ``/v1`` that the request had.
         """
         if base_path or self.row.is_from_root or not self.prefix:
             return self.path
@@ -85,15 +94,15 @@ class PathMatch(NamedTuple):
 
 
 class ApiBase(NamedTuple):
-    """The place of an API: the family of its paths, and the paths below which they are looked for.
-
-    ``family`` is None for the proxy's own listener, where the provider is not known yet: then all
-    families are looked through, in the order of ``FAMILIES``. ``prefixes``: without the slash at
-    the end; "" where the API begins at the root.
-    """
+    """The place of an API: the family of its paths, and the base paths below which they are."""
 
     family: Family | None
+    """None for the proxy's own listener, where the provider is not known yet.
+
+    Then all families are searched, in the order of ``FAMILIES``.
+    """
     prefixes: tuple[str, ...]
+    """The base paths, without the slash at the end; "" if the API begins at the root."""
 
 
 def _row(
@@ -109,9 +118,7 @@ def _row(
 
 
 def _hides_cost(pattern: str, *, creates: ObjectKind | None = None) -> KnownPath:
-    """Return the row of a POST that begins any number of model calls, which are out
-    of the proxy's sight.
-    """
+    """Return the row of a POST that begins any number of model calls, which we can't see."""
     row = _row("POST", pattern, "hidden", counted=True, creates=creates)
     return row._replace(hides_cost=True)
 
@@ -150,9 +157,8 @@ _FILES = (
 _NAMED_FILES = (
     # Google's ids have a slash: ``files/abc``, ``batches/abc``.
     *_FILES[:2],
-    _row(
-        "GET", "/files/{file*}/content"
-    ),  # Before the next one, whose id may have any number of slashes
+    # Before the next row, whose id may have any number of slashes
+    _row("GET", "/files/{file*}/content"),
     _row("GET DELETE", "/files/{file*}"),
 )
 _UPLOADS = (
@@ -162,7 +168,7 @@ _UPLOADS = (
     _row("POST", "/uploads/{upload}/cancel"),
 )
 _BATCHES = (
-    # The models, and the number of requests, stand in a file.
+    # The models, and the number of requests, are in a file.
     _hides_cost("/batches", creates="batch"),
     _row("GET", "/batches", lists="batch"),
     _row("GET", "/batches/{batch}"),
@@ -218,9 +224,8 @@ _ASSISTANTS = (
     _row("GET DELETE", "/assistants/{assistant}"),
     _row("POST", "/assistants/{assistant}", "optional"),
     _row("POST", "/threads", "optional", creates="thread"),
-    _row(
-        "POST", "/threads/runs", "required", counted=True, creates="thread"
-    ),  # Answers with the run, which names its thread
+    # Answers with the run, which names its thread
+    _row("POST", "/threads/runs", "required", counted=True, creates="thread"),
     _row("GET POST DELETE", "/threads/{thread}"),
     _row("GET POST", "/threads/{thread}/messages"),
     _row("GET POST DELETE", "/threads/{thread}/messages/{_message}"),
@@ -228,16 +233,14 @@ _ASSISTANTS = (
     _row("POST", "/threads/{thread}/runs", "required", counted=True),
     _row("GET POST", "/threads/{thread}/runs/{_run}"),
     _row("POST", "/threads/{thread}/runs/{_run}/cancel"),
-    _row(
-        "POST", "/threads/{thread}/runs/{_run}/submit_tool_outputs", "hidden", counted=True
-    ),  # The run's model goes on
+    # The model of the run goes on.
+    _row("POST", "/threads/{thread}/runs/{_run}/submit_tool_outputs", "hidden", counted=True),
     _row("GET", "/threads/{thread}/runs/{_run}/steps"),
     _row("GET", "/threads/{thread}/runs/{_run}/steps/{_step}"),
 )
 _EVALS = (
-    _row(
-        "POST", "/evals", "hidden", counted=True, creates="eval"
-    ),  # Graders and data sources name models
+    # Graders and data sources name models.
+    _row("POST", "/evals", "hidden", counted=True, creates="eval"),
     _row("GET", "/evals", lists="eval"),
     _row("GET DELETE", "/evals/{eval}"),
     _row("POST", "/evals/{eval}"),
@@ -254,9 +257,8 @@ _VIDEOS = (
     _row("GET", "/videos", lists="video"),
     _row("GET DELETE", "/videos/{video}"),
     _row("GET", "/videos/{video}/content"),
-    _row(
-        "POST", "/videos/{video}/remix", "hidden", counted=True, creates="video"
-    ),  # The model of the first video
+    # The model is that of the first video.
+    _row("POST", "/videos/{video}/remix", "hidden", counted=True, creates="video"),
 )
 
 _OPENAI: Final = (
@@ -284,7 +286,8 @@ _OPENAI: Final = (
     *_ASSISTANTS,
     *_EVALS,
     *_VIDEOS,
-    _row("POST", "/traces/ingest"),  # What OpenAI's Agents SDK tells of its runs; nothing is read
+    # OpenAI's Agents SDK reports its runs there. Nothing can be read there.
+    _row("POST", "/traces/ingest"),
 )
 
 _ANTHROPIC: Final = (
@@ -292,9 +295,8 @@ _ANTHROPIC: Final = (
     _asks_model("/complete"),
     *_MODELS,
     *_FILES,
-    _row(
-        "POST", "/messages/batches", "hidden", counted=True, creates="message_batch"
-    ),  # Each of its requests names one
+    # Each request of the batch names a model.
+    _row("POST", "/messages/batches", "hidden", counted=True, creates="message_batch"),
     _row("GET", "/messages/batches", lists="message_batch"),
     _row("GET DELETE", "/messages/batches/{message_batch}"),
     _row("POST", "/messages/batches/{message_batch}/cancel"),
@@ -436,17 +438,20 @@ KNOWN_PATHS: Final[Mapping[Family, Sequence[KnownPath]]] = {
 
 
 def family_of(provider: str, api_format: Literal["openai", "anthropic"]) -> Family:
-    """Return the family of a provider's paths: a provider of providers.json is of
-    that of its format.
+    """Return the family of a provider's paths.
+
+    A provider that we don't know is in the family of its format.
     """
-    return next((family for family in FAMILIES if family == provider), api_format)
+    for family in FAMILIES:
+        if family == provider:
+            return family
+    return api_format
 
 
 def find_known_path(base: ApiBase, method: str, path: str) -> PathMatch | None:
-    """Return the row that a request's path, with or without a query, is in; None
-    for an unknown path.
+    """Return the row of a request's path, which may have a query; None for an unknown path.
 
-    Every spelling of a path that a lenient server would understand is the same path. Ids keep their
+    All spellings that a lenient server would understand as one path are one path. Ids keep their
     case.
 
     >>> base = ApiBase("openai", ("/v1",))
@@ -463,17 +468,24 @@ def find_known_path(base: ApiBase, method: str, path: str) -> PathMatch | None:
 def _find(base: ApiBase, method: str, path: str) -> PathMatch | None:
     resolved = resolve_path(path)
     if "%" in resolved:
-        return None  # A server that decodes twice would read another path
+        # A server that decodes twice would read another path.
+        return None
 
+    # Slashes within a value stay escaped if the runner wrote them so.
     slash = "" if "%2f" in path.lower() else "/"
+
     families = FAMILIES if base.family is None else (base.family,)
     for family in families:
         table = _TABLES[family]
         for prefix in _prefixes_of(resolved, base.prefixes):
-            if (match := table.find(method, resolved[len(prefix) :], "", slash)) is not None:
+            match = table.find(method, resolved[len(prefix) :], "", slash)
+            if match is not None:
                 return match._replace(prefix=prefix)
-        if (match := table.find(method, resolved, "/", slash)) is not None:
+
+        match = table.find(method, resolved, "/", slash)
+        if match is not None:
             return match
+
     return None
 
 
@@ -481,61 +493,68 @@ _find_cached = lru_cache(maxsize=1024)(_find)
 
 
 def _prefixes_of(path: str, prefixes: tuple[str, ...]) -> list[str]:
-    """Return the prefixes that a path is below."""
+    """Return those of the prefixes below which a path is."""
     return [prefix for prefix in prefixes if path[: len(prefix) + 1].lower() == f"{prefix}/"]
 
 
 _SAFE = ":@~+=,!$'()*&"
 _PLACEHOLDER = re.compile(r"\{(\w+)(\*?)\}")
+# ASCII only: a server could decode anything else in another way.
+_ONE_SEGMENT = r"([!-.0-~]+)"
+_SEGMENTS = r"([!-~]+)"
 
 
 class _CompiledRow(NamedTuple):
+    """A row, and the expression of the paths that are in it."""
+
     row: KnownPath
     regex: re.Pattern[str]
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # Of the placeholders, one for each group of the expression
 
     @classmethod
     def of(cls, row: KnownPath) -> "_CompiledRow":
         names: list[str] = []
-        regex, at = "", 0
-        for found in _PLACEHOLDER.finditer(row.pattern):
-            literal = row.pattern[at : found.start()]
-            anything = (
-                r"([!-~]+)" if found[2] else r"([!-.0-~]+)"
-            )  # ASCII: another server could decode it otherwise
-            regex += re.escape(literal) + anything
-            names.append(found[1])
-            at = found.end()
-        regex += re.escape(row.pattern[at:])
+        regex = ""
+        position = 0
+        for placeholder in _PLACEHOLDER.finditer(row.pattern):
+            name, has_star = placeholder.groups()
+            literal = row.pattern[position : placeholder.start()]
+            regex += re.escape(literal) + (_SEGMENTS if has_star else _ONE_SEGMENT)
+            names.append(name)
+            position = placeholder.end()
+        regex += re.escape(row.pattern[position:])
+
         return cls(row, re.compile(regex, re.IGNORECASE), tuple(names))
 
     def match(self, family: Family, path: str, slash: str) -> PathMatch | None:
-        """Return the match; ``slash`` is "/" unless the slashes within a value stay
-        escaped, as its runner wrote them.
+        """Return the match; None if the path is not in this row.
+
+        ``slash`` is "/" unless the slashes within a value must stay escaped.
         """
         found = self.regex.fullmatch(path)
         if found is None:
             return None
+
         values = found.groups()
-        ids = {
-            kind: value
-            for name, value in zip(self.names, values, strict=True)
-            for kind in OBJECT_KINDS
-            if kind == name
-        }
+        ids: dict[ObjectKind, str] = {}
+        for name, value in zip(self.names, values, strict=True):
+            for kind in OBJECT_KINDS:
+                if kind == name:
+                    ids[kind] = value
+
         rest = iter(values)
         written = _PLACEHOLDER.sub(
             lambda _: quote(next(rest), safe=_SAFE + slash), self.row.pattern
         )
-        return PathMatch(
-            family, self.row, ids, written.removeprefix("/") if self.row.is_from_root else written
-        )
+        if self.row.is_from_root:
+            written = written.removeprefix("/")
+        return PathMatch(family, self.row, ids, written)
 
 
 class _Table:
     """The rows of one family, by method.
 
-    Those without a placeholder come first: ``/threads/runs`` is no thread.
+    Rows without a placeholder come first: ``/threads/runs`` is no thread.
     """
 
     def __init__(self, family: Family, rows: Sequence[KnownPath]) -> None:
@@ -546,11 +565,14 @@ class _Table:
                 self._by_method.setdefault(method, []).append(_CompiledRow.of(row))
 
     def find(self, method: str, path: str, root: str, slash: str) -> PathMatch | None:
+        """Return the match of a path. ``root``: "/" for the rows below the host's root, else ""."""
         for compiled in self._by_method.get(method.upper(), ()):
-            if compiled.row.is_from_root == bool(root):
-                match = compiled.match(self._family, root + path, slash)
-                if match is not None:
-                    return match
+            if compiled.row.is_from_root != bool(root):
+                continue
+            match = compiled.match(self._family, root + path, slash)
+            if match is not None:
+                return match
+
         return None
 
 
@@ -562,6 +584,7 @@ _OWN_PATHS = {
 PROXY_BASE: Final = ApiBase(
     None, (*sorted((f"/{path}" for path in _OWN_PATHS), key=len, reverse=True), "")
 )
-"""The proxy's own listener: a runner's base URL may end in any provider's base
-path, or have none.
+"""The proxy's own listener.
+
+A runner's base URL may end in the base path of any provider, or have none.
 """

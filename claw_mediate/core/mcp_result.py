@@ -1,16 +1,18 @@
 """The result of a call over MCP, as the model receives it (docs/spec/mcp.md, "Tools over MCP").
 
-Pure.
+Pure. The first row that holds decides.
 
-the server's answer              the model's result
-───────────────────────────────
-────────────────────────────────────────────────────────────────────── ``structuredContent``
-``data`` is that JSON, in its own bytes ``content`` only                 ``data`` is the text of its
-parts; other parts are named with type and size images within the limit          stand behind it, in
-dialects whose results hold images ``isError``                      ``tool_error``, with the same as
-``details``; where it has both, the text is its message ``resultType: input_required``
-``tool_error``: nobody can be asked a JSON-RPC error                 ``mcp_error``, with its code
-and message
+    the server's answer               the model's result
+    ────────────────────────────────  ────────────────────────────────────────────────────────────
+    a JSON-RPC error                  ``mcp_error``, with its code and message
+    ``resultType: input_required``    ``tool_error``: in a turn, nobody can be asked
+    ``isError``                       ``tool_error``, with the content as ``details``. If there is
+                                        structured content and text, the text is the message
+    ``structuredContent``             ``data`` is that JSON, in its own bytes
+    ``content`` only                  ``data`` is the text of its parts. Other parts are named,
+                                        with type and size
+
+Images within the limit are added to a result, for dialects whose results can hold images.
 """
 
 import base64
@@ -25,47 +27,61 @@ from claw_mcp.protocol import RpcError, RpcMessage
 from claw_mediate.core import tool_result
 from claw_mediate.core.types import Image, ToolCall, ToolResult
 
-_IMAGE_TYPES = frozenset(
-    {"image/png", "image/jpeg", "image/gif", "image/webp"}
-)  # Those that the models' APIs take
+# Those that the models' APIs accept
+_IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _NULL = b"null"
-_SAYS_NOTHING = "The tool reports an error."
+_DEFAULT_ERROR = "The tool reports an error."
 _MAX_TYPE = 200  # Characters of a result's type that are shown
 
 
 def read_call_result(
     call: ToolCall, message: RpcMessage, redactor: Redactor, limit: int
 ) -> ToolResult | None:
-    """Return the result of a call by the server's response; None for a response
-    that is no result of a tool.
+    """Return the result of a call, given the server's response.
 
-    At most ``limit`` bytes of the answer are shown.
+    None for a response that is no result of a tool. At most ``limit`` bytes of it are shown.
     """
-    if (error := message.rpc_error()) is not None:
+    error = message.rpc_error()
+    if error is not None:
         return _mcp_error(call, error, redactor, limit)
+
     result = read_result(message.result)
     if result is None:
         return None
+
     if result.result_type != COMPLETE:
         return _unfinished(call, result.result_type, redactor)
-    if result.is_error and (words := _read_words(result, redactor)):
-        return _error_in_words(call, words, result, redactor, limit)
+
+    if result.is_error:
+        words = _read_words(result, redactor)
+        if words:
+            return _error_in_words(call, words, result, redactor, limit)
+
     data, size = _read_data(result, redactor, limit)
-    cut = {"truncated": True, "original_bytes": size} if size > limit else {}
-    if not result.is_error:
-        content = msgspec.json.encode(
-            {"ok": True, **({} if data is None else {"data": data}), **cut}
-        )
-        images = tuple(_find_images(result, redactor, limit - min(size, limit)))
-        return ToolResult(call, content, ok=True, ran=True, images=images)
-    return _tool_error(call, _SAYS_NOTHING, data, cut)
+    truncation = _truncation(size, limit)
+    if result.is_error:
+        return _tool_error(call, _DEFAULT_ERROR, data, truncation)
+
+    envelope: dict[str, Any] = {"ok": True}
+    if data is not None:
+        envelope["data"] = data
+    content = msgspec.json.encode(envelope | truncation)
+    images = tuple(_find_images(result, redactor, limit - min(size, limit)))
+    return ToolResult(call, content, ok=True, ran=True, images=images)
+
+
+def _truncation(size: int, limit: int) -> dict[str, Any]:
+    """Return the members of an envelope that say that its data was cut."""
+    return {"truncated": True, "original_bytes": size} if size > limit else {}
 
 
 def _read_data(result: CallResult, redactor: Redactor, limit: int) -> tuple[Any, int]:
-    """Return what is shown of an answer, without secrets and cut, and the size of the whole."""
+    """Return the first ``limit`` bytes of an answer, without secrets, and the size of the whole."""
     if _has_structure(result):
         clear = redactor.document(bytes(result.structured_content))
-        return tool_result.read_body(clear, len(clear), limit)[0], len(clear)
+        data, _ = tool_result.read_body(clear, len(clear), limit)
+        return data, len(clear)
+
     clear = redactor.document(describe(result).encode(errors="replace"))
     return tool_result.utf8_prefix(clear, limit) if clear else None, len(clear)
 
@@ -75,18 +91,24 @@ def _has_structure(result: CallResult) -> bool:
 
 
 def _read_words(result: CallResult, redactor: Redactor) -> bytes:
-    """Return the text that stands beside structured content; b"" where it only
-    repeats that content as JSON.
+    """Return the text of an answer that also has structured content.
+
+    b"" if it has no text, no structured content, or a text that is only that content as JSON.
     """
-    text = describe(result).strip() if _has_structure(result) else ""
+    if not _has_structure(result):
+        return b""
+
+    text = describe(result).strip()
     if not text or _is_same_json(text, bytes(result.structured_content)):
         return b""
+
     return redactor.document(text.encode(errors="replace"))
 
 
 def _is_same_json(text: str, document: bytes) -> bool:
-    """Return whether the text is that JSON again, as servers write it for clients
-    of older revisions.
+    """Return True if the text is that JSON again.
+
+    Servers write it twice, for clients of older revisions.
     """
     try:
         return bool(msgspec.json.decode(text) == msgspec.json.decode(document))
@@ -100,38 +122,38 @@ def _error_in_words(
     """Return the error with its words as the message, and its structured content as ``details``."""
     room = max(limit - len(words), 0)
     details, details_size = _read_data(result, redactor, room)
-    size = len(words) + details_size
-    cut = {"truncated": True, "original_bytes": size} if size > limit else {}
-    return _tool_error(
-        call, tool_result.utf8_prefix(words, limit), details or None if cut else details, cut
-    )
+
+    truncation = _truncation(len(words) + details_size, limit)
+    if truncation and not details:
+        details = None  # Nothing is left of them
+
+    return _tool_error(call, tool_result.utf8_prefix(words, limit), details, truncation)
 
 
-def _tool_error(call: ToolCall, message: str, details: Any, cut: dict[str, Any]) -> ToolResult:
-    failure = {
-        "code": tool_result.TOOL_ERROR,
-        "message": message,
-        **({} if details is None else {"details": details}),
-    }
-    content = msgspec.json.encode({"ok": False, "error": failure, **cut})
+def _tool_error(
+    call: ToolCall, message: str, details: Any, truncation: dict[str, Any]
+) -> ToolResult:
+    error = {"code": tool_result.TOOL_ERROR, "message": message}
+    if details is not None:
+        error["details"] = details
+
+    content = msgspec.json.encode({"ok": False, "error": error, **truncation})
     return ToolResult(call, content, ok=False, code=tool_result.TOOL_ERROR, ran=True)
 
 
 def _find_images(result: CallResult, redactor: Redactor, room: int) -> Iterator[Image]:
-    """Yield the images that models take, as long as they fit into ``room`` bytes
-    beside the text.
+    """Yield the images that models accept, as long as they fit into ``room`` bytes of base64.
+
+    An image whose data contains a secret is left out.
     """
     for raw in result.content:
         part = read_part(raw)
         if part is None or not _is_base64(part.data):
             continue
+
         room -= len(part.data)
-        if (
-            part.type == "image"
-            and part.mime_type in _IMAGE_TYPES
-            and room >= 0
-            and redactor.text(part.data) == part.data
-        ):
+        is_image = part.type == "image" and part.mime_type in _IMAGE_TYPES
+        if is_image and room >= 0 and redactor.text(part.data) == part.data:
             yield Image(part.mime_type, part.data)
 
 
@@ -144,18 +166,19 @@ def _is_base64(text: str) -> bool:
 
 
 def _mcp_error(call: ToolCall, error: RpcError, redactor: Redactor, limit: int) -> ToolResult:
-    said = tool_result.utf8_prefix(redactor.document(error.message.encode(errors="replace")), limit)
-    details = {"code": error.code, "message": said}
+    clear = redactor.document(error.message.encode(errors="replace"))
+    details = {"code": error.code, "message": tool_result.utf8_prefix(clear, limit)}
     message = "The server refused the call, or failed in it."
     return tool_result.failure(call, tool_result.MCP_ERROR, message, details=details, ran=True)
 
 
 def _unfinished(call: ToolCall, result_type: str, redactor: Redactor) -> ToolResult:
-    message = (
-        "The tool asks for more input before it goes on, and nobody can be asked in this turn."
-    )
-    if result_type != "input_required":
+    if result_type == "input_required":
         message = (
-            f"The tool did not complete: its result is {redactor.text(result_type[:_MAX_TYPE])!r}."
+            "The tool asks for more input before it goes on, and nobody can be asked in this turn."
         )
+    else:
+        shown_type = redactor.text(result_type[:_MAX_TYPE])
+        message = f"The tool did not complete: its result is {shown_type!r}."
+
     return tool_result.failure(call, tool_result.TOOL_ERROR, message, ran=True)

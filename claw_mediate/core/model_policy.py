@@ -1,24 +1,27 @@
-"""The model policy: from the model that an agent asked for to the models that may
-answer, best first.
+"""The model policy: from the model that an agent asked for to the models that may answer.
 
-docs/spec/mediation.md section 8. A policy clamps, it never rejects. The agent asked for
+docs/spec/mediation.md section 8. A policy clamps; it never rejects.
 
-    nothing                                         the primary               missing
-    an allowed ref (``provider/model``)             that one
-    another name of the model of an allowed ref     that one                  provider_normalized
-    the name of just one, or its last segment       that one                  bare_model_normalized
-    the name of several                             the primary               ambiguous_clamped
-    an allowed ref that can't be asked              the primary               unreachable_clamped
-    anything else                                   the primary               disallowed_clamped
+    the agent asked for                          is asked first    intervention
+    ───────────────────────────────────────────  ────────────────  ──────────────────────
+    nothing                                      the primary       missing
+    an allowed ref (``provider/model``)          that one          none
+    another name of the model of an allowed ref  that one          provider_normalized
+    the model's name, or its last segment        that one          bare_model_normalized
+      the same, of several allowed refs          the primary       ambiguous_clamped
+    an allowed ref that can't be asked           the primary       unreachable_clamped
+    anything else                                the primary       disallowed_clamped
 
-and behind it stand the primary one and the fallbacks, in their order. The primary one is that of
-the slot ``primary``, else the first. Only models count that can be asked: of a provider that is
-known, has a key, and speaks the request's protocol, or, where the request has a destination of its
-own, of that provider. The names of interventions are the original system's.
+After it come the primary and the fallbacks, in their order. The primary is the model in the slot
+``primary``, else the first.
+
+Only models count that can be asked. Their provider is known, has a key, and speaks the request's
+protocol; or it is the one that the request was sent to, if it has a destination of its own. The
+names of interventions are the original system's.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
@@ -36,24 +39,21 @@ type Intervention = Literal[
     "disallowed_clamped",
 ]
 BRIDGE = "openrouter"
-"""A provider that takes whole refs as model names, and serves other protocols' models in OpenAI's
-(the original's rule).
-"""
+"""A provider that takes whole refs as model names.
 
+It serves models of other protocols in OpenAI's. (It is the original system's rule.)
+"""
 
 type KeyState = Literal["ready", "cooldown", "dead"]
 
 
 @dataclass(frozen=True, slots=True)
 class PoolKey:
-    """One key of a pool.
-
-    ``unavailable_until`` comes from the operator's file: POSIX time, infinite where the key is
-    dead.
-    """
+    """One key of a pool."""
 
     id: str
     secret: Secret
+    # From the operator's file: POSIX time, infinite if the key is dead
     unavailable_until: float = 0.0
 
 
@@ -73,15 +73,19 @@ class Provider:
 
     @property
     def is_usable(self) -> bool:
-        """True if there is a key that is not dead, or none is needed."""
+        """True if there is a key that is not dead, or no key is needed."""
         return self.auth == "none" or any(key.unavailable_until < math.inf for key in self.keys)
 
     def strip_base_path(self, path: str) -> str:
-        """Return path and query below the base URL, which ends in its own prefix
-        (``/v1``, ``/api/v1``) or has none.
+        """Return path and query below the base URL, which may end in a prefix (``/api/v1``).
+
+        A runner's path may begin with that prefix, or with ``/v1`` instead.
         """
         own = urlsplit(self.base_url).path
-        for prefix in (own, "/v1") if own else ():
+        if not own:
+            return path
+
+        for prefix in (own, "/v1"):
             if path.startswith((f"{prefix}/", f"{prefix}?")):
                 return path.removeprefix(prefix)
         return path
@@ -100,55 +104,60 @@ class Candidate:
 
     @property
     def maker(self) -> str:
-        """Return provider and model as one text: who made a response."""
+        """Provider and model as one text, as ``ModelResponse.maker`` names them."""
         return "/".join(self.id)
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderScope:
-    """The providers that a request can reach.
-
-    ``only_provider``: that of its destination, where the request has one.
-    """
+    """The providers that a request can reach."""
 
     providers: Mapping[str, Provider]
     api_format: ApiFormat
-    only_provider: Provider | None = None
+    only_provider: Provider | None = None  # Of the request's destination, if it has one
 
     def find(self, ref: str) -> Candidate | str | None:
-        """Return the model; a sentence where the ref is of no use to anybody; None
-        where it is sound, but out of reach.
+        """Return the model that a ref names.
+
+        A string is a sentence that says why no request can use the ref. None: others can.
         """
-        name, slash, model = ref.partition("/")
-        if not (name and slash and model):
+        name, _, model = ref.partition("/")
+        if not (name and model):
             return "it is not provider/model"
+
         provider = self.providers.get(name)
-        bridged = (
-            self.providers.get(BRIDGE)
-            if self.only_provider is None and self.api_format == "openai"
-            else None
-        )
         if provider is None:
             return f"no provider {name!r} is configured"
-        if bridged is not None and bridged.is_usable and provider.api_format != self.api_format:
-            return Candidate(bridged, ref)
+
+        speaks_protocol = provider.api_format == self.api_format
+        bridge = self._find_bridge()
+        if bridge is not None and not speaks_protocol:
+            return Candidate(bridge, ref)
+
         if not provider.is_usable:
             return f"the provider {name!r} has no key"
+
         if self.only_provider is not None:
-            return Candidate(provider, model) if provider.name == self.only_provider.name else None
-        return Candidate(provider, model) if provider.api_format == self.api_format else None
+            is_reachable = provider.name == self.only_provider.name
+        else:
+            is_reachable = speaks_protocol
+        return Candidate(provider, model) if is_reachable else None
+
+    def _find_bridge(self) -> Provider | None:
+        if self.only_provider is not None or self.api_format != "openai":
+            return None
+
+        bridge = self.providers.get(BRIDGE)
+        return bridge if bridge is not None and bridge.is_usable else None
 
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """The models to ask, best first; none where no allowed model can be asked.
-
-    ``unusable_refs`` have a reason each.
-    """
+    """The models to ask, best first; none if no allowed model can be asked."""
 
     candidates: tuple[Candidate, ...]
     intervention: Intervention | None
-    unusable_refs: Mapping[str, str]
+    unusable_refs: Mapping[str, str]  # Each with its reason, a sentence
     allowed: frozenset[tuple[str, str]] = frozenset()
     """Provider and name of every model of the policy that can be asked."""
 
@@ -166,25 +175,33 @@ def choose_models(policy: ModelPolicy, requested: str, scope: ProviderScope) -> 
     }
     if not candidates:
         return ModelChoice((), None, unusable)
-    chain = [ref for ref in _fallback_refs(policy) if ref in candidates]
-    primary = (chain or list(candidates))[0]
-    match, intervention = _match(candidates, requested.strip(), scope)
-    if match is None:
-        match = primary
-        intervention = "unreachable_clamped" if requested.strip() in by_ref else intervention
-    unique = {candidates[ref].id: candidates[ref] for ref in (match, *chain)}
+
+    requested = requested.strip()
+    chain = [ref for ref in _primary_and_fallbacks(policy) if ref in candidates]
+    first, intervention = _match(candidates, requested, scope)
+    if first is None:
+        first = chain[0] if chain else next(iter(candidates))
+        if requested in by_ref:
+            intervention = "unreachable_clamped"
+
+    unique = {candidates[ref].id: candidates[ref] for ref in (first, *chain)}
     allowed = frozenset(candidate.id for candidate in candidates.values())
     return ModelChoice(tuple(unique.values()), intervention, unusable, allowed)
 
 
-def _fallback_refs(policy: ModelPolicy) -> list[str]:
-    primary = [entry.ref for entry in policy.allowed if entry.slot == "primary"]
-    fallbacks = [
-        entry.ref
-        for entry in policy.allowed
-        if entry.slot == "fallback" or entry.slot.startswith("fallback-")
-    ]
-    return [*(primary or [entry.ref for entry in policy.allowed[:1]]), *fallbacks]
+def _primary_and_fallbacks(policy: ModelPolicy) -> list[str]:
+    """Return the refs of the primary model and of the fallbacks, in their order."""
+    primary: list[str] = []
+    fallbacks: list[str] = []
+    for entry in policy.allowed:
+        if entry.slot == "primary":
+            primary.append(entry.ref)
+        elif entry.slot == "fallback" or entry.slot.startswith("fallback-"):
+            fallbacks.append(entry.ref)
+
+    if not primary:
+        primary = [entry.ref for entry in policy.allowed[:1]]
+    return primary + fallbacks
 
 
 def _match(
@@ -193,27 +210,29 @@ def _match(
     """Return the allowed ref that was asked for, or None; and the intervention."""
     if not requested:
         return None, "missing"
-    by_model = scope.only_provider is not None
-    exact = _single(
-        ref for ref, other in candidates.items() if requested == (other.model if by_model else ref)
-    )
-    if exact is not None:
-        return exact, None
-    candidate = scope.find(requested)
-    if isinstance(candidate, Candidate):
-        same = _single(ref for ref, other in candidates.items() if other.id == candidate.id)
-        if same is not None:
-            return same, "provider_normalized"
-    named = [ref for ref in candidates if requested in _short_names(ref)]
-    if not named:
+
+    # A provider that a request is sent to knows its models by their own names.
+    if scope.only_provider is not None:
+        exact = [ref for ref, candidate in candidates.items() if candidate.model == requested]
+    else:
+        exact = [ref for ref in candidates if ref == requested]
+    if len(exact) == 1:
+        return exact[0], None
+
+    meant = scope.find(requested)
+    if isinstance(meant, Candidate):
+        same = [ref for ref, candidate in candidates.items() if candidate.id == meant.id]
+        if len(same) == 1:
+            return same[0], "provider_normalized"
+
+    by_short_name = [ref for ref in candidates if requested in _short_names(ref)]
+    if not by_short_name:
         return None, "disallowed_clamped"
-    return (named[0], "bare_model_normalized") if len(named) == 1 else (None, "ambiguous_clamped")
+    if len(by_short_name) > 1:
+        return None, "ambiguous_clamped"
+    return by_short_name[0], "bare_model_normalized"
 
 
 def _short_names(ref: str) -> tuple[str, str]:
+    """Return the model's name, and its last segment."""
     return ref.partition("/")[2], ref.rpartition("/")[2]
-
-
-def _single(refs: Iterable[str]) -> str | None:
-    items = [*refs]
-    return items[0] if len(items) == 1 else None

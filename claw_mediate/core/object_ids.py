@@ -1,12 +1,13 @@
-"""The ids of what providers keep, as requests name them and as answers give them
-(docs/spec/mediation.md section 2).
+"""The ids of what providers keep, in requests and in answers (docs/spec/mediation.md section 2).
 
-    find_named_objects   the ids in a request: members of these names at any depth, also where one stands twice
-    find_given_objects   the ids in an answer: at the places where a provider puts them, and nowhere else
+    find_named_objects   the ids in a request: members of these names at any depth, also if one
+                           stands twice
+    find_given_objects   the ids in an answer: at the places where a provider puts them, and
+                           nowhere else
 
 The two differ on purpose. A request is refused for an id that nobody may name, so every place
-counts that a provider may read. An answer makes its owner of the ids in it, so no place counts that
-repeats what a model, a runner or a service has written.
+counts that a provider may read. An agent becomes the owner of the ids in its answers, so no place
+counts that repeats what a model, a runner or a service has written.
 """
 
 import json
@@ -40,7 +41,8 @@ _DIALECT_MEMBERS: Final[Mapping[str, ObjectKind]] = {
 }
 """Members that name an object in chat completions, Responses and Messages.
 
-The last two are the dialect's own to decide about where it reads them, and nowhere else.
+The dialect itself decides about the last two in the places where it reads them. Here they count
+everywhere else.
 """
 
 MEMBERS: Final[Mapping[str, ObjectKind]] = {
@@ -56,9 +58,9 @@ MEMBERS: Final[Mapping[str, ObjectKind]] = {
     "eval_id": "eval",
     "video_id": "video",
 }
-"""The same on all other paths.
+"""Members that name an object on all other paths.
 
-A dialect's requests have some of these as words of the runner's own.
+In a dialect's requests, some of these are words of the runner's own.
 """
 
 _OPAQUE: Final = frozenset(
@@ -68,15 +70,16 @@ _OPAQUE: Final = frozenset(
         "functionCall", "functionResponse",
     }
 )  # fmt: skip
-"""Members whose value is data of the runner's: no provider reads an id in it."""
+"""Members whose value is data of the runner's, in which no provider reads an id."""
 
 _EVAL_OPAQUE: Final = _OPAQUE | {"item", "sample", "item_schema"}
 _OPAQUE_OBJECTS: Final = frozenset({"arguments", "args"})
-"""Members that are data where they are an object: the arguments of a call."""
+"""Members that are data if they are an object: the arguments of a call."""
 
 _NAMED_BY_RUNNER: Final = frozenset({"variables"})
-"""Members whose own members the runner names, while a provider reads the values:
-the variables of a stored prompt.
+"""Members whose own members have names of the runner's, but values that a provider reads.
+
+They are the variables of a stored prompt.
 """
 
 _STORED_SOURCES: Final[Mapping[str, ObjectKind]] = {
@@ -84,29 +87,29 @@ _STORED_SOURCES: Final[Mapping[str, ObjectKind]] = {
     "stored_completions": "stored_completion",
     "logs": "stored_completion",
 }
-"""Sources of an eval that hold what all agents of an account have stored."""
+"""Sources of an eval that have what all agents of an account have stored."""
 
 _FUNCTION_TYPES: Final = ("function", "custom")
-"""Tools whose ``parameters`` are a schema of the runner's.
+"""Types of tools whose ``parameters`` are a schema of the runner's.
 
-Of any other kind of tool they are the provider's to read.
+A provider reads those of any other tool.
 """
 
 _CALL_TYPE = re.compile(r"\w{0,40}tool_use")
 _ESCAPED_NAME = re.compile(
     rb"\\u(?:00(?:2[dD]|4[1-9a-fA-F]|5[0-9aAfF]|6[1-9a-fA-F]|7[0-9aA])|017[fF])"
 )
-"""A letter, an underscore or a dash in an escape, as it may stand in the name of a
-member; and the long s.
+"""An escape with which the name of a member could be written.
+
+That is one of a letter, of the long s, of an underscore or of a dash.
 """
 _ESCAPE_BYTES = 6
 _GOOGLE_FILE = re.compile(r"(?:(?i:https?)://[^/?#]*/(?:[\w.-]+/)*)?(files/[^/?#:]+).*", re.DOTALL)
-"""A file of Google's by its name or address: all other addresses are of the web."""
-_MAX_ADDRESS: Final = (
-    8192  # Characters: a longer address is taken for a file that nobody has, so that it is refused
-)
+"""A file of Google's, by its name or address. All other addresses are of the web."""
+# Characters. A longer address counts as a file that nobody has, so that it is refused.
+_MAX_ADDRESS: Final = 8192
 _ADDRESS = re.compile(r"https?://|files/", re.IGNORECASE)
-_OF_CHAIN: Final = frozenset({"response", "conversation"})
+_CHAIN_KINDS: Final = frozenset({"response", "conversation"})
 """Kinds that a dialect reads by itself."""
 _TOP: Final = ("", "extra_body")
 """Objects in which ``conversation`` names one: the request itself, and its ``extra_body``.
@@ -116,8 +119,9 @@ Elsewhere it is a plain word.
 
 
 def fold_member(name: str) -> str:
-    """Return a member's name as the most lenient server reads it: servers in Go in
-    any case, Google's in camel case too.
+    """Return a member's name as the most lenient server reads it.
+
+    Servers in Go read names in any case, and Google's also in camel case.
 
     >>> fold_member("File_ID") == fold_member("fileId") == fold_member("file_id")
     True
@@ -134,7 +138,7 @@ class NamedObject(NamedTuple):
 
 
 class UnreadableObjectsError(ValueError):
-    """Ids that can't be told, or too many of them. The message is one sentence, for the runner."""
+    """Ids that can't be read for sure, or too many. The message is one sentence, for the runner."""
 
 
 class MemberRules:
@@ -153,17 +157,16 @@ class MemberRules:
         self._marks = _member_heads(members)
 
     def kind_of(self, name: str) -> ObjectKind | None:
-        """Return the kind of object that a member of that name names, in any
-        spelling; None for any other member.
+        """Return the kind of object that a member of that name names, in any spelling.
+
+        None for any other member.
         """
         return self._members.get(fold_member(name))
 
     def may_name(self, body: bytes, expected: int = 0) -> bool:
-        """Return whether a body has to be read: most name nothing.
+        """Return True if a body may name an object. Most name none, and need not be decoded.
 
-        Text matches nowhere: its quotes are escaped.
-
-        ``expected``: how many members of a chain the dialect has read in the body by itself.
+        ``expected``: how many members of ``_CHAIN_KINDS`` the dialect has read in it by itself.
         """
         if self.reads_sources:
             return bool(body.strip())
@@ -178,31 +181,43 @@ class MemberRules:
 
 
 def _member_heads(members: Mapping[str, ObjectKind]) -> re.Pattern[bytes]:
-    """Return what finds members of these names in any spelling, with the first byte
-    of a value that may be an id.
+    """Return an expression that finds members of these names in any spelling.
 
-    Only the first letter is looked for byte by byte, which is what makes the search fast: it may
-    find a few names more.
+    It finds them with the first byte of a value that may be an id, and never in a text, whose
+    quotes are escaped. Any of the first letters may begin any of the names, so it finds a few names
+    more; but a search for one set of bytes is fast.
     """
-    chain = {name for name, kind in members.items() if kind in _OF_CHAIN}
-    firsts = "".join(sorted({letter for name in members for letter in (name[0], name[0].upper())}))
-    others, of_chain = (
-        "|".join(sorted(map(_any_spelling, names), key=len, reverse=True))
-        for names in (members.keys() - chain, chain)
-    )
-    # The properties of a schema have such names, too. Their value is an object, and only a
-    # container's has an id.
-    value = r'"[ \t\r\n]*+:[ \t\r\n]*+'
+    chain = {name for name, kind in members.items() if kind in _CHAIN_KINDS}
+    chain_names = _any_of(chain)
+    other_names = _any_of(members.keys() - chain)
     container = _any_spelling("container")
-    found = rf'"[{firsts}](?i:(?:{others}){value}[^{{ \t\r\n]|{container}"[ \t\r\n]*+:|(?P<chain>{of_chain}){value}[^n \t\r\n])'
-    return re.compile(found.encode("latin-1"))
+
+    letters = {name[0] for name in members}
+    firsts = "".join(sorted(letters | {letter.upper() for letter in letters}))
+    space = r"[ \t\r\n]*+"
+    alternatives = (
+        # The properties of a schema have such names, too, but there the value is an object.
+        rf'(?:{other_names})"{space}:{space}[^{{ \t\r\n]',
+        # Of these, only a container may be an object, which has an id then.
+        rf'{container}"{space}:',
+        # Null names nothing.
+        rf'(?P<chain>{chain_names})"{space}:{space}[^n \t\r\n]',
+    )
+    expression = rf'"[{firsts}](?i:{"|".join(alternatives)})'
+    return re.compile(expression.encode("latin-1"))
+
+
+def _any_of(names: Iterable[str]) -> str:
+    """Return an expression for one of the names, without its first letter."""
+    return "|".join(sorted(map(_any_spelling, names), key=len, reverse=True))
 
 
 def _any_spelling(name: str) -> str:
-    """Return an expression for a name without its first letter, in any case and with any of the
-    usual marks between words.
+    """Return an expression for a name without its first letter.
+
+    There may be any of the usual marks between its words.
     """
-    long_s = "(?:s|\xc5\xbf)"  # Which is folded to an s, as UTF-8
+    long_s = "(?:s|\xc5\xbf)"  # In UTF-8. ``casefold`` makes it an s.
     return name[1:].replace("s", long_s).replace("_", "[_-]?")
 
 
@@ -223,7 +238,8 @@ class _Members(list[tuple[str, Any]]):
 def _collect(members: list[tuple[str, Any]]) -> _Members:
     """Return the members of an object.
 
-    A function of Python lets other threads on; a body may have a million objects.
+    It is a function of Python, and no type of C, so that other threads run in between: a body may
+    have a million objects.
     """
     return _Members(members)
 
@@ -236,10 +252,8 @@ def find_named_objects(
 ) -> tuple[NamedObject, ...]:
     """Return the objects that a JSON body names, each once.
 
-    Raise ``UnreadableObjectsError`` or ``TooManyValuesError``.
-
     ``chain``: the ids of a response and a conversation that the dialect has read in the body by
-    itself.
+    itself. Raise ``UnreadableObjectsError`` or ``TooManyValuesError``.
     """
     if not rules.may_name(body, len(chain)):
         return ()
@@ -255,34 +269,50 @@ def find_named_objects(
         raise UnreadableObjectsError("the body is not one JSON document") from error
 
     found: dict[NamedObject, None] = {}
-    top = {id(each) for each in _top_members(document)}
-    waiting = [document]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, _Members):
-            named = _objects_of(value, rules, outline.restore, is_top=id(value) in top)
-            found |= dict.fromkeys(
-                each for each in named if each.kind not in _OF_CHAIN or each.id not in chain
-            )
-            waiting += _parts_to_read(value, rules)
-        elif isinstance(value, list):
-            waiting += [each for each in value if isinstance(each, list)]
+    for named in _walk(document, rules, outline.restore):
+        is_read_by_dialect = named.kind in _CHAIN_KINDS and named.id in chain
+        if is_read_by_dialect:
+            continue
 
+        found[named] = None
         if len(found) > MAX_NAMED:
             raise UnreadableObjectsError(f"the request names more than {MAX_NAMED} objects")
 
     return tuple(found)
 
 
-def _top_members(document: Any) -> Iterator[_Members]:
-    """Yield the objects of a document whose members are the request's own: itself,
-    and what is merged into it.
+def _walk(
+    document: Any, rules: MemberRules, restore: Callable[[str], str]
+) -> Iterator[NamedObject]:
+    """Yield the objects that a document names, at any depth.
+
+    ``restore`` returns the document's own text, given one of its outline.
     """
-    if isinstance(document, _Members):
-        yield document
-        yield from (
-            value for name, value in document if name in _TOP and isinstance(value, _Members)
-        )
+    top = {id(members) for members in _top_members(document)}
+
+    # A stack, and no recursion, which a document could make too deep.
+    waiting = [document]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, _Members):
+            yield from _objects_of(value, rules, restore, is_top=id(value) in top)
+            waiting += _parts_to_read(value, rules)
+        elif isinstance(value, list):
+            waiting += [each for each in value if isinstance(each, list)]
+
+
+def _top_members(document: Any) -> Iterator[_Members]:
+    """Yield the objects of a document whose members are the request's own.
+
+    They are the document itself, and what a gateway merges into it.
+    """
+    if not isinstance(document, _Members):
+        return
+
+    yield document
+    for name, value in document:
+        if name in _TOP and isinstance(value, _Members):
+            yield value
 
 
 def _objects_of(
@@ -290,41 +320,33 @@ def _objects_of(
 ) -> Iterator[NamedObject]:
     """Yield the objects that an object's own members name.
 
-    ``restore`` returns the document's text of one in its outline.
+    ``restore`` returns the document's own text, given one of its outline.
     """
     for name, value in members:
         kind = rules.kind_of(name)
         if kind is not None and (kind != "conversation" or is_top):
-            plain = fold_member(name)
-            is_bare = isinstance(value, _Members) and plain not in _HAVE_IDS
-            texts = () if is_bare else _texts_of(value)
-            yield from (
-                NamedObject(kind, each, name) for each in _ids_of(plain, map(restore, texts))
-            )
+            folded = fold_member(name)
+            is_other_object = isinstance(value, _Members) and folded not in _MAY_BE_OBJECTS
+            texts = () if is_other_object else _texts_of(value)
+            for object_id in _ids_of(folded, map(restore, texts)):
+                yield NamedObject(kind, object_id, name)
 
-        word = name.casefold()
-        if (
-            word == "type" and value == "file_id"
-        ):  # ``{"type": "file_id", "id": …}``, a source of an eval
-            ids = (
-                text
-                for other, own in members
-                if other.casefold() == "id"
-                for text in _texts_of(own)
-            )
-            yield from (NamedObject("file", restore(each), "id") for each in ids)
+        if name.casefold() != "type" or not isinstance(value, str):
+            continue
 
-        if (
-            rules.reads_sources
-            and word == "type"
-            and isinstance(value, str)
-            and value in _STORED_SOURCES
-        ):
+        # A source of an eval: ``{"type": "file_id", "id": …}``
+        if value == "file_id":
+            for other_name, own in members:
+                if other_name.casefold() == "id":
+                    for text in _texts_of(own):
+                        yield NamedObject("file", restore(text), "id")
+
+        if rules.reads_sources and value in _STORED_SOURCES:
             yield NamedObject(_STORED_SOURCES[value], value, name)
 
 
-_HAVE_IDS: Final = frozenset({"container", "conversation"})
-"""Members whose value may be an object with an ``id``."""
+_MAY_BE_OBJECTS: Final = frozenset({"container", "conversation"})
+"""Members, folded, whose value may be an object with an ``id``."""
 
 
 def _ids_of(member: str, texts: Iterable[str]) -> Iterator[str]:
@@ -335,35 +357,42 @@ def _ids_of(member: str, texts: Iterable[str]) -> Iterator[str]:
 
     for text in texts:
         is_too_long = len(text) > _MAX_ADDRESS or is_digest(text)
-        if is_too_long and _ADDRESS.match(text):
-            yield text[:_MAX_ADDRESS]
-        elif not is_too_long and (file := _GOOGLE_FILE.fullmatch(text)):
+        if is_too_long:
+            if _ADDRESS.match(text):
+                yield text[:_MAX_ADDRESS]
+            continue
+
+        file = _GOOGLE_FILE.fullmatch(text)
+        if file is not None:
             yield file[1]
 
 
 def _texts_of(value: Any) -> Iterator[str]:
     """Yield the ids of a member's value: a text, a list of texts, or an object with an ``id``."""
     if isinstance(value, _Members):
-        yield from (
-            each for name, own in value if name.casefold() == "id" for each in _texts_of(own)
-        )
+        for name, own in value:
+            if name.casefold() == "id":
+                yield from _texts_of(own)
     elif isinstance(value, list):
-        yield from (each for each in value if isinstance(each, str) and each)
+        for each in value:
+            if isinstance(each, str) and each:
+                yield each
     elif isinstance(value, str) and value:
         yield value
 
 
 def _parts_to_read(members: _Members, rules: MemberRules) -> Iterator[Any]:
     """Yield the values below an object in which a provider may read ids."""
-    is_call = any(
-        name == "type" and isinstance(value, str) and _CALL_TYPE.fullmatch(value)
-        for name, value in members
-    )
-    is_function = any(name == "type" and value in _FUNCTION_TYPES for name, value in members)
-    is_typed = any(name == "type" for name, _ in members)
+    types = [value for name, value in members if name == "type"]
+    is_call = any(isinstance(kind, str) and _CALL_TYPE.fullmatch(kind) for kind in types)
+    is_other_tool = bool(types) and not any(kind in _FUNCTION_TYPES for kind in types)
+
     for name, value in members:
-        is_read = name == "parameters" and is_typed and not is_function
-        if not isinstance(value, list) or (name in rules.opaque and not is_read):
+        if not isinstance(value, list):
+            continue
+
+        reads_parameters = name == "parameters" and is_other_tool
+        if name in rules.opaque and not reads_parameters:
             continue
 
         is_object = isinstance(value, _Members)
@@ -371,23 +400,27 @@ def _parts_to_read(members: _Members, rules: MemberRules) -> Iterator[Any]:
             continue
 
         if is_object and name in _NAMED_BY_RUNNER:
-            yield from (each for _, each in value if isinstance(each, list))
+            for _, member in value:
+                if isinstance(member, list):
+                    yield member
         else:
             yield value
 
 
-type _Step = str  # A member's name, or ``*`` for each element of an array
+type _Step = str
+"""A member's name, or ``*`` for each element of an array."""
 type _Place = tuple[tuple[_Step, ...], ObjectKind]
+"""The way to an id in an answer, and the kind of its object."""
 
 
 class AnswerShape(NamedTuple):
     """The places of an answer at which a provider gives ids."""
 
     places: tuple[_Place, ...]
-    needles: tuple[bytes, ...]  # One of these stands in every document that gives an id
+    needles: tuple[bytes, ...]  # Every document that gives an id has one of these
 
     def may_give(self, document: bytes | bytearray) -> bool:
-        """Return whether a document has to be read."""
+        """Return True if a document may give an id. Others need not be decoded."""
         return any(needle in document for needle in self.needles)
 
 
@@ -399,16 +432,20 @@ class GivenObject(NamedTuple):
 
 
 def _shape(places: Mapping[ObjectKind, Sequence[str]]) -> AnswerShape:
-    compiled = tuple(
-        (tuple(place.split(".")), kind) for kind, own in places.items() for place in own
-    )
-    words = sorted({_telling_step(steps) for steps, _ in compiled})
-    return AnswerShape(compiled, tuple(f'"{word}"'.encode() for word in words))
+    """Return the shape with these places, which are written like ``output.*.container_id``."""
+    compiled: list[_Place] = []
+    for kind, own_places in places.items():
+        compiled += [(tuple(place.split(".")), kind) for place in own_places]
+
+    rare_members = sorted({_rare_step(steps) for steps, _ in compiled})
+    needles = tuple(f'"{member}"'.encode() for member in rare_members)
+    return AnswerShape(tuple(compiled), needles)
 
 
-def _telling_step(steps: Sequence[_Step]) -> _Step:
-    """Return the last member on the way to an id that is rare: nearly every
-    document has an ``id``.
+def _rare_step(steps: Sequence[_Step]) -> _Step:
+    """Return the last member on the way to an id that few documents have.
+
+    Nearly all of them have an ``id``.
     """
     names = [step for step in steps if step != "*"]
     return names[-2] if names[-1] == "id" and len(names) > 1 else names[-1]
@@ -435,8 +472,10 @@ RESPONSE_SHAPE: Final = _shape(
         "file": [*_nested(_ITEM_FILES, _ITEM_PLACES), *_nested(["file_id"], _PART_PLACES)],
     }
 )
-"""A response, or an event of its stream: what the model's own tools opened and
-made, and what it cites.
+"""A response, or an event of its stream.
+
+It gives the containers that hosted tools opened, the files that they made, and those that are
+cited.
 """
 
 _MESSAGE_FILE = "content.content.*.file_id"
@@ -446,8 +485,9 @@ MESSAGE_SHAPE: Final = _shape(
         "file": _nested([_MESSAGE_FILE], ["content.*.", "message.content.*.", "content_block."]),
     }
 )
-"""A message of Anthropic's, or an event of its stream: the container of code
-execution, and the files that it made.
+"""A message of Anthropic's, or an event of its stream.
+
+It gives the container of code execution, and the files that were made in it.
 """
 
 _BATCH_RESULT_SHAPE: Final = _shape(
@@ -457,9 +497,8 @@ _BATCH_RESULT_SHAPE: Final = _shape(
     }
 )
 _BATCH_FILES = ("output_file_id", "error_file_id")
-_BATCH_SHAPE: Final = _shape(
-    {"batch": ["id", "batch_id"], "file": _BATCH_FILES}
-)  # The second is xAI's
+# ``batch_id`` is xAI's.
+_BATCH_SHAPE: Final = _shape({"batch": ["id", "batch_id"], "file": _BATCH_FILES})
 _OWN_BATCH_SHAPE: Final = _shape({"file": _BATCH_FILES})
 _THREAD_STORES = ("tool_resources.file_search.vector_store_ids.*",)
 _THREAD_FILES = (
@@ -476,8 +515,8 @@ _THREAD_PART_SHAPE: Final = _shape(
     }
 )
 _SHAPES: Final[Mapping[str, AnswerShape]] = {
-    "/uploads/{upload}/complete": _shape({"file": ["file.id"]}),  # Its own ``id`` is the upload's
-    "/threads/runs": _THREAD_PART_SHAPE,  # Its own ``id`` is the run's
+    "/uploads/{upload}/complete": _shape({"file": ["file.id"]}),  # ``id`` is the upload's
+    "/threads/runs": _THREAD_PART_SHAPE,  # ``id`` is the run's
     "/batches": _BATCH_SHAPE,
     "/batches/{batch}": _OWN_BATCH_SHAPE,
     "/batches/{batch}/cancel": _OWN_BATCH_SHAPE,
@@ -485,10 +524,10 @@ _SHAPES: Final[Mapping[str, AnswerShape]] = {
     "/threads": _shape({"thread": ["id"], "vector_store": _THREAD_STORES}),
     "/assistants": _shape({"assistant": ["id"], "vector_store": _THREAD_STORES}),
 }
-"""By the pattern of the path.
+"""The shapes of answers, by the pattern of the path.
 
-Other paths that create something answer with it; those below an assistant or thread of the agent's
-have what its model made, and what the provider made of its attachments.
+Other paths that create something answer with it. Answers below an assistant or thread of the
+agent's give what its model made, and what the provider made of its attachments.
 """
 
 _OWN_THREAD = re.compile(r"/(?:threads/\{thread\}|assistants/\{assistant\})")
@@ -497,16 +536,18 @@ _CREATABLE: Final[tuple[ObjectKind, ...]] = (
 )  # fmt: skip
 _CREATED: Final[Mapping[ObjectKind, AnswerShape]] = {
     **{kind: _shape({kind: ["id"]}) for kind in _CREATABLE},
-    "video": _shape({"video": ["id", "request_id"]}),  # The second is xAI's
+    "video": _shape({"video": ["id", "request_id"]}),  # ``request_id`` is xAI's
 }
 
 
 def shape_of_answer(match: PathMatch) -> AnswerShape | None:
-    """Return the places of the answer to a request on a path of no dialect; None
-    where it gives no id.
+    """Return the shape of the answer to a request on a path of no dialect.
+
+    None if it gives no id.
     """
     row = match.row
-    if (shape := _SHAPES.get(row.pattern.replace("*}", "}"))) is not None:
+    shape = _SHAPES.get(row.pattern.replace("*}", "}"))
+    if shape is not None:
         return shape
 
     if _OWN_THREAD.match(row.pattern):
@@ -516,8 +557,9 @@ def shape_of_answer(match: PathMatch) -> AnswerShape | None:
 
 
 def find_given_objects(document: bytes | bytearray, shape: AnswerShape) -> tuple[GivenObject, ...]:
-    """Return the objects that a JSON document of a provider's gives, each once;
-    none of what is no document.
+    """Return the objects that a JSON document of a provider's gives, each once.
+
+    Anything else gives none.
     """
     if not shape.may_give(document):
         return ()
@@ -527,15 +569,15 @@ def find_given_objects(document: bytes | bytearray, shape: AnswerShape) -> tuple
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ()
 
-    found = {
-        GivenObject(kind, each): None
-        for steps, kind in shape.places
-        for each in _follow(value, steps)
-    }
+    found: dict[GivenObject, None] = {}
+    for steps, kind in shape.places:
+        for object_id in _follow(value, steps):
+            found[GivenObject(kind, object_id)] = None
     return tuple(found)
 
 
 def _follow(value: Any, steps: Sequence[_Step]) -> Iterator[str]:
+    """Yield the ids to which the steps lead."""
     if not steps:
         if isinstance(value, str) and value:
             yield value

@@ -1,7 +1,7 @@
-"""The port through which an observer sees a turn (docs/spec/inspect.md): the requests that its
-runner does not see, as they are made, and how the turn ended.
+"""The port through which an observer sees a turn (docs/spec/inspect.md).
 
-Nothing that an observer receives holds a secret. Without an observer nothing is prepared.
+It sees the requests that the runner does not see, as they are made, and how the turn ended. Nothing
+that it receives holds a secret. Without an observer nothing is prepared.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,19 +26,15 @@ class Subject(NamedTuple):
     round: int
     name: str
     duplicate: bool = False
-    replayed: bool = (
-        False  # True if its response is known from an earlier attempt: it is not made again
-    )
+    # True if an earlier attempt has its response, so that it is not made again
+    replayed: bool = False
 
 
 class RequestInfo(NamedTuple):
-    """A hidden request.
-
-    ``url`` is empty where none was made: then ``body`` is what the model asked for.
-    """
+    """A hidden request."""
 
     method: str
-    url: str
+    url: str  # "" if no request was made: then ``body`` is what the model asked for
     headers: Headers
     body: bytes
     server: str = ""  # The name that an MCP server gives itself
@@ -50,7 +46,7 @@ class ResponseInfo(NamedTuple):
     status: int
     content_type: str
     body: bytes
-    size: int | None = None  # The length of the whole body, where ``body`` is only its beginning
+    size: int | None = None  # The length of the whole body, if ``body`` is only its beginning
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +67,18 @@ class ExchangeObserver(Protocol):
 
 
 class RequestObserver(Protocol):
+    """An observer of one request of a runner."""
+
     def on_turn(self, turn_id: str, agent_id: str) -> None:
         """Note that the request begins a turn, or joins one."""
 
     def on_request(self, hidden: HiddenRequest) -> ExchangeObserver:
-        """Return the observer of a hidden request, which is made now."""
+        """Return the observer of a hidden request that is about to be made."""
 
     def on_end(self, entry: bytes) -> None:
-        """Note that the turn is over; ``entry`` is its line of history, whether or
-        not one is kept.
+        """Note that the turn is over.
+
+        ``entry`` is its line of history, whether or not history is written.
         """
 
 
@@ -101,43 +100,48 @@ class TurnObserver:
         describe: Callable[[], RequestInfo],
         redactor: Redactor | None = None,
     ) -> Iterator[ExchangeObserver]:
-        """Report a request made in this context, without credentials.
+        """Report a request that is made in this context, without credentials.
 
-        ``redactor`` knows more secrets than the turn's.
-
-        ``describe`` returns the request; it is called only if there is an observer.
+        ``describe`` returns the request; it is called only if there is an observer. ``redactor``
+        knows the request's own secrets besides the turn's; None: the turn's redactor.
         """
         if self._observer is None:
             yield NO_EXCHANGE_OBSERVER
             return
+
         exchange = self._begin(subject, describe(), redactor or self._redactor)
         try:
             yield exchange
         except BaseException:
             exchange.on_failure(ABANDONED)
             raise
+
         if not exchange.has_reported:
             exchange.on_failure(ABANDONED)
 
     def report_replayed(self, subject: Subject, response: ResponseInfo) -> None:
-        """Report a response that an earlier attempt got, and that is not asked for again."""
-        if self._observer is not None:
-            request = RequestInfo("POST", "", (), b"")
-            self._begin(subject._replace(replayed=True), request, self._redactor).on_response(
-                response
-            )
+        """Report a response that an earlier attempt got, so that the request is not made again."""
+        if self._observer is None:
+            return
+
+        request = RequestInfo("POST", "", (), b"")
+        exchange = self._begin(subject._replace(replayed=True), request, self._redactor)
+        exchange.on_response(response)
 
     def report_not_made(self, subject: Subject, arguments: bytes, reason: str) -> None:
         """Report a call that is answered without being made."""
-        if self._observer is not None:
-            self._begin(subject, RequestInfo("POST", "", (), arguments), self._redactor).on_failure(
-                reason
-            )
+        if self._observer is None:
+            return
+
+        request = RequestInfo("POST", "", (), arguments)
+        exchange = self._begin(subject, request, self._redactor)
+        exchange.on_failure(reason)
 
     def _begin(
         self, subject: Subject, request: RequestInfo, redactor: Redactor
     ) -> "_RedactingObserver":
         assert self._observer is not None
+
         clear = RequestInfo(
             request.method,
             redactor.text(request.url),
@@ -164,22 +168,24 @@ class _RedactingObserver:
         self.has_reported = False
 
     def on_response(self, response: ResponseInfo) -> None:
-        if not self.has_reported:
-            self.has_reported = True
-            kind = self._redactor.text(response.content_type)
-            body = (
-                redact_stream(response.body, self._redactor)
-                if "event-stream" in kind
-                else response.body
-            )
-            self._observer.on_response(
-                response._replace(content_type=kind, body=self._redactor.document(body))
-            )
+        if self.has_reported:
+            return
+        self.has_reported = True
+
+        content_type = self._redactor.text(response.content_type)
+        body = response.body
+        if "event-stream" in content_type:
+            # A secret may be spread over several events.
+            body = redact_stream(body, self._redactor)
+        body = self._redactor.document(body)
+        self._observer.on_response(response._replace(content_type=content_type, body=body))
 
     def on_failure(self, reason: str) -> None:
-        if not self.has_reported:
-            self.has_reported = True
-            self._observer.on_failure(self._redactor.text(reason))
+        if self.has_reported:
+            return
+        self.has_reported = True
+
+        self._observer.on_failure(self._redactor.text(reason))
 
 
 class _NullExchangeObserver:

@@ -1,16 +1,16 @@
-"""The hidden rounds that a request gets back, and why not the rest
-(docs/spec/mediation.md section 7). Pure.
+"""The hidden rounds that a request gets back, and why not the rest.
 
-an assistant's message             result               why
-─────────────────────────────────  ───────────────────
-─────────────────────────────────────────────────── its turn is kept, with rounds      reinjected
-may be shortened, where the request has no room
-                                   missed: over_bound   even so there was no room
-its turn is kept, without          plain                nothing was hidden before it
-                                   missed: evicted      the agent had no room for them any more
-turns with an equal key are kept   missed: other_conversation
-no such turn is kept               missed: unknown      it was no mediated turn, or too long ago, or
-was altered
+docs/spec/mediation.md section 7. Pure. Each of the assistant's messages counts as one of these:
+
+    the state has                    result                        because
+    ───────────────────────────────  ────────────────────────────  ──────────────────────────────
+    its turn, with hidden rounds     reinjected                    (shortened, if room is short)
+                                     missed: over_bound            even so there was no room
+    its turn, without                plain                         nothing was hidden before it
+                                     missed: evicted               they were dropped to make room
+    other turns with an equal key    missed: other_conversation    the evidence is against them
+    no turn with its key             missed: unknown               it was no mediated turn, is too
+                                                                     long ago, or was altered
 """
 
 from bisect import bisect_right
@@ -28,15 +28,14 @@ from claw_state.continuity import StoredRounds
 
 MAX_REINJECTED_BYTES = 256 * 1024  # For the hidden messages of one request
 MAX_UNCHANGED = 256  # Characters of arguments, or of a result, that a summary leaves as they are
-_PREFIX_LENGTH = 160  # Characters of longer ones that it keeps
+_PREFIX_LENGTH = 160  # Characters of the beginning that a summary keeps of longer ones
 
 
 class Reinjection(msgspec.Struct, frozen=True):
     """The hidden messages for one request, and the log event about them."""
 
-    insertions: Mapping[
-        int, bytes
-    ]  # Keyed by the index of the message that they go before; the same bytes every time
+    # Keyed by the index of the message that they go before; the same bytes in every request
+    insertions: Mapping[int, bytes]
     rounds: tuple[StoredRounds, ...]  # The stored rounds that were used
     event: ReinjectedRounds
 
@@ -49,11 +48,13 @@ def plan_reinjection(
 ) -> Reinjection:
     """Match the stored rounds with the messages of a request.
 
-    ``stored``: those whose keys are in the evidence.
+    ``stored``: the rounds that have a key in common with the evidence.
     """
     matches = place_rounds(evidence, stored, session)
     hidden = {index: rounds.messages for index, rounds in matches.items() if rounds.messages}
     insertions = fit_to_limit(hidden, summarize)
+
+    # A turn without an answer is no message of the request: it counts only if it was found.
     gaps = sum(place in evidence.gaps for place in insertions)
     counts = Counter(
         _classify(rounds, place in insertions)
@@ -61,6 +62,7 @@ def plan_reinjection(
         if place not in evidence.gaps
     )
     counts.update(_count_misses(evidence, stored, matches))
+
     event = ReinjectedRounds(
         anchors=counts.total() + gaps,
         hits=counts["hit"] + counts["plain"] + gaps,
@@ -74,7 +76,8 @@ def plan_reinjection(
             over_bound=counts["over_bound"],
         ),
     )
-    return Reinjection(insertions, tuple(matches[index] for index in insertions), event)
+    used = tuple(matches[index] for index in insertions)
+    return Reinjection(insertions, used, event)
 
 
 def _classify(rounds: StoredRounds, is_inserted: bool) -> str:
@@ -89,18 +92,22 @@ def _count_misses(
     evidence: Evidence, stored: Sequence[StoredRounds], matches: Mapping[int, StoredRounds]
 ) -> Counter[str]:
     """Count the answers without a stored turn, by the reason. An answer is a block of messages."""
-    blocks: dict[int, set[str]] = {}
+    keys_of: dict[int, set[str]] = {}  # Start of a block → the keys of its messages
     for index, anchor in evidence.anchors.items():
-        blocks.setdefault(evidence.block(index).start, set()).update(anchor.keys)
-    starts = sorted(blocks)
+        keys_of.setdefault(evidence.block(index).start, set()).update(anchor.keys)
+
+    # Rounds may have been placed in the middle of a block.
+    starts = sorted(keys_of)
     found = {
         starts[bisect_right(starts, place) - 1] for place in matches if place not in evidence.gaps
     }
+
     known = {key for rounds in stored for key in rounds.anchor.keys}
-    missed = (names for start, names in blocks.items() if start not in found)
-    return Counter(
-        "unknown" if known.isdisjoint(names) else "other_conversation" for names in missed
-    )
+    misses: Counter[str] = Counter()
+    for start, keys in keys_of.items():
+        if start not in found:
+            misses["unknown" if known.isdisjoint(keys) else "other_conversation"] += 1
+    return misses
 
 
 def fit_to_limit(
@@ -108,11 +115,13 @@ def fit_to_limit(
     summarize: Callable[[bytes], bytes],
     limit: int = MAX_REINJECTED_BYTES,
 ) -> dict[int, bytes]:
-    """Return hidden messages by their index, within ``limit`` bytes: older ones are
-    summarized, and if need be left out.
+    """Return hidden messages by their index, within ``limit`` bytes.
 
-    Room is made in the order of the conversation, and for half of the bytes at once: what a
-    provider has cached of its beginning then changes once in a long while, not with every request.
+    Older ones are summarized, and left out if that is not enough.
+
+    Room is made in the order of the conversation, until half of the limit is free. So the beginning
+    of the conversation, which a provider has in its cache, changes once in a long while and not
+    with every request.
     """
 
     @cache
@@ -125,55 +134,62 @@ def fit_to_limit(
         latest = hidden[index] if len(hidden[index]) <= limit else short(index)
         if len(latest) > limit:
             continue
+
         if held > limit - len(latest):
             goal = min(limit // 2, limit - len(latest))
             _make_room(kept, short, goal)
             held = _make_room(kept, lambda _: b"", goal)
+
         kept[index] = latest
         held += len(latest)
+
     return {index: messages for index, messages in kept.items() if messages}
 
 
 def _make_room(kept: dict[int, bytes], shrink: Callable[[int], bytes], goal: int) -> int:
+    """Shrink the kept messages, oldest first, to ``goal`` bytes. Return how many bytes they are."""
     held = sum(map(len, kept.values()))
+
     for index, messages in kept.items():
         if held <= goal:
             break
         if messages:
             kept[index] = shrink(index)
             held += len(kept[index]) - len(messages)
+
     return held
 
 
-# A summary gives the same bytes for the same call, and nothing in it invites the model to call
-# again: it may have been a write.
+# The summary of a call is the same in every request, for the sake of the provider's cache. Nothing
+# in it invites the model to make the call again, which may have been a write.
 
 
 def summarize_arguments(text: str) -> JsonObject | None:
-    """Return long arguments as an object with their beginning; None where they are short."""
-    return (
-        None
-        if len(text) <= MAX_UNCHANGED
-        else {"left_out": f"{len(text)} characters", "beginning": text[:_PREFIX_LENGTH]}
-    )
+    """Return an object with the beginning of long arguments; None for short ones, which stay."""
+    if len(text) <= MAX_UNCHANGED:
+        return None
+    return {"left_out": f"{len(text)} characters", "beginning": text[:_PREFIX_LENGTH]}
 
 
 def summarize_result(content: str) -> str:
     """Return a result envelope without its data; code and status stay."""
     if len(content) <= MAX_UNCHANGED:
         return content
+
     try:
         envelope = msgspec.json.decode(content, type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError):
         envelope = {}
+
     summary: JsonObject = {"ok": envelope.get("ok") is True}
-    if isinstance(error := envelope.get("error"), dict):
+    error = envelope.get("error")
+    if isinstance(error, dict):
         summary["error"] = {
             "code": error.get("code"),
             "message": str(error.get("message"))[:_PREFIX_LENGTH],
         }
     if "status_code" in envelope:
         summary["status_code"] = envelope["status_code"]
-    return msgspec.json.encode(
-        summary | {"left_out": f"{len(content)} characters of an older result"}
-    ).decode()
+
+    summary["left_out"] = f"{len(content)} characters of an older result"
+    return msgspec.json.encode(summary).decode()

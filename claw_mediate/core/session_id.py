@@ -1,8 +1,7 @@
-"""The conversation that a request belongs to, where its runner names it (docs/spec/mediation.md
-section 7). One table, pure.
+"""The conversation that a request belongs to, if its runner names it.
 
-A session is evidence, never a requirement: most runners name none, and a runner may name it in one
-request and not in the next.
+docs/spec/mediation.md section 7. Pure. A session is evidence, never a requirement: most runners
+name none, and a runner may name it in one request and not in the next.
 """
 
 import json
@@ -11,8 +10,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-
-from claw_contract.base import JsonObject
 
 HEADERS = (
     "x-claude-code-session-id",
@@ -28,17 +25,19 @@ HEADERS = (
     "x-session-id",  # opencode
     "x-session-affinity",
 )
-"""In the order in which they are believed."""
+"""Headers that name a session. The first one that is there counts."""
 MEMBERS = (
     "session_id",
     "openclaw_session_id",
     "conversation_id",
     "thread_id",
-)  # Members of ``metadata``
+)
+"""Members of ``metadata`` and of ``client_metadata`` that name a session, in the same way."""
 _LEGACY_USER_ID = re.compile(r"_session_([0-9a-fA-F-]{8,64})$")
 _ONE_RUN = "agents-sdk:run:"
-"""With what a cache key of OpenAI's Agents SDK begins that it makes for one run:
-the next turn has another.
+"""The beginning of a cache key that OpenAI's Agents SDK makes for one run.
+
+It names no session: the next turn has another.
 """
 _MAX_LENGTH = 200
 
@@ -61,41 +60,52 @@ def read_session_id(headers: Iterable[tuple[str, str]], hints: SessionHints) -> 
     >>> read_session_id([("X-Claude-Code-Session-Id", "s1")], SessionHints())
     'x-claude-code-session-id:s1'
     """
-    metadata, cache_key = hints.metadata, hints.prompt_cache_key
     values = {name.lower(): value for name, value in headers}
     for name in HEADERS:
-        if value := values.get(name, "").strip():
+        value = values.get(name, "").strip()
+        if value:
             return _with_prefix(name, value)
-    members = metadata if isinstance(metadata, dict) else {}
-    for named in (members, hints.client_metadata):
+
+    metadata = hints.metadata if isinstance(hints.metadata, dict) else {}
+    client_metadata = hints.client_metadata if isinstance(hints.client_metadata, dict) else {}
+    for members in (metadata, client_metadata):
         for name in MEMBERS:
-            if isinstance(named, dict) and isinstance(member := named.get(name), str) and member:
+            member = members.get(name)
+            if isinstance(member, str) and member:
                 return _with_prefix(name, member)
+
     if hints.conversation:
         return _with_prefix("conversation", hints.conversation)
-    if session := _read_user_id(members.get("user_id")):
+
+    session = _read_user_id(metadata.get("user_id"))
+    if session:
         return _with_prefix("session_id", session)
-    if not isinstance(cache_key, str) or not cache_key or cache_key.startswith(_ONE_RUN):
-        return ""
-    return _with_prefix("prompt_cache_key", cache_key)
+
+    cache_key = hints.prompt_cache_key
+    if isinstance(cache_key, str) and cache_key and not cache_key.startswith(_ONE_RUN):
+        return _with_prefix("prompt_cache_key", cache_key)
+
+    return ""
 
 
-def _read_user_id(user_id: Any) -> str | None:
-    """Return the session in Claude Code's ``metadata.user_id``: in a JSON document, or, before
-    that, behind ``_session_``.
+def _read_user_id(user_id: object) -> str | None:
+    """Return the session in Claude Code's ``metadata.user_id``.
+
+    It is a JSON document; in older versions a text that ends with ``_session_<id>``.
     """
     if not isinstance(user_id, str):
         return None
+
     try:
-        document: JsonObject | Any = json.loads(user_id)
+        document: Any = json.loads(user_id)
     except (ValueError, RecursionError):
         legacy = _LEGACY_USER_ID.search(user_id)
         return legacy[1] if legacy else None
-    value = document.get("session_id") if isinstance(document, dict) else None
-    return value if isinstance(value, str) and value else None
+
+    session = document.get("session_id") if isinstance(document, dict) else None
+    return session if isinstance(session, str) and session else None
 
 
 def _with_prefix(name: str, value: str) -> str:
-    return f"{name}:{value[:_MAX_LENGTH]}".encode(
-        errors="replace"
-    ).decode()  # a header may hold anything
+    # A header or member may hold anything, also half a surrogate pair.
+    return f"{name}:{value[:_MAX_LENGTH]}".encode(errors="replace").decode()

@@ -1,15 +1,16 @@
 """The rules that tell a runner's side requests from turns (docs/spec/mediation.md section 8).
 
-Pure; the table is all of it.
+Pure; the table ``RULES`` is all of it.
 
-A side request gets no tools and no context: a title needs neither, and nobody would use what a
-model called there. Evidence is what a runner's program writes: the system prompt's own sentence,
-together with the tools that the request declares. A user's text alone is none, or a user could take
-an agent's tools away. Side requests that differ from a turn only in their last message are
-therefore turns: Claude Code's memory extraction and its names for sessions, Qwen Code's
-suggestions, OpenClaw's file names. The sentences are those of the runners' own packages (OpenCode
-1.18.33, Claude Code 2.1.197, Qwen Code 0.15.10); those of OpenCode and of Qwen's fork were also
-seen on the wire.
+A side request gets no tools and no context: a title needs neither, and nobody would use the result
+of a tool there. The evidence is text of the runner's program: a sentence of its system prompt,
+together with the tools that the request declares. A user's text alone is no evidence, or a user
+could take an agent's tools away. So side requests that differ from a turn only in their last
+message count as turns: Claude Code's memory extraction and its names for sessions, Qwen Code's
+suggestions, OpenClaw's file names.
+
+The sentences are those of the runners' own packages (OpenCode 1.18.33, Claude Code 2.1.197, Qwen
+Code 0.15.10); those of OpenCode and of Qwen's fork were also seen on the wire.
 """
 
 from collections.abc import Sequence
@@ -17,8 +18,9 @@ from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
 type DeclaredTools = Literal["none", "schema", "any"]
-"""The tools that the request declares: none, only the one that carries a schema for the answer, or
-whatever its fork has.
+"""The tools that the request declares.
+
+None, only the one that carries a schema for the answer, or any (a fork has its parent's tools).
 """
 _SCHEMA_TOOL: Final = ("respond_in_schema",)  # Qwen Code's way to ask for JSON
 
@@ -64,10 +66,8 @@ RULES: Final = (
         "claude-code-title",
         "Claude Code",
         "a session's title",
-        (
-            "Generate a concise, sentence-case title (3-7 words) that captures the main topic "
-            "or goal of this coding session."
-        ),
+        "Generate a concise, sentence-case title (3-7 words) that captures the main topic "
+        "or goal of this coding session.",
     ),
     Rule(
         "claude-code-summary-title",
@@ -91,19 +91,15 @@ RULES: Final = (
         "crush-title",
         "Crush",
         "a session's title",
-        (
-            "you will generate a short title based on the first message a user begins a "
-            "conversation with"
-        ),
+        "you will generate a short title based on the first message a user begins a "
+        "conversation with",
     ),
     Rule(
         "qwen-title",
         "Qwen Code",
         "a session's title",
-        (
-            "Generate a concise, sentence-case title (3-7 words) that captures what this "
-            "programming-assistant session is about."
-        ),
+        "Generate a concise, sentence-case title (3-7 words) that captures what this "
+        "programming-assistant session is about.",
         tools="schema",
     ),
     Rule(
@@ -116,7 +112,7 @@ RULES: Final = (
     Rule(
         "qwen-recap",
         "Qwen Code",
-        "a recap for who comes back",
+        "a recap for a user who returns",
         "You generate session recaps for a programming assistant CLI.",
     ),
     Rule(
@@ -135,10 +131,12 @@ RULES: Final = (
     ),
 )
 
-_MAX_SEARCHED: Final = 1 << 16  # Characters: a prompt may be 60 MB, and each line of it a string
+# Characters. A prompt may be 60 MB, and each of its lines becomes a string.
+_MAX_SEARCHED: Final = 1 << 16
 CLAUDE_CODE_QUOTA: Final = "claude-code-quota"
-"""The probe has no system prompt, no tools, room for one token, and one word: it
-reads the response's headers only.
+"""The id of Claude Code's probe, which only reads the headers of the response.
+
+It has no system prompt, no tools, room for one token, and a message of one word.
 """
 
 
@@ -146,33 +144,38 @@ def find_side_request(request: RequestView) -> str | None:
     """Return the id of the rule that fits a side request; None for a turn."""
     if request.side_request is not None:
         return request.side_request
-    if (
-        not request.system
-        and not request.declared_tools
+
+    if not request.system:
+        return CLAUDE_CODE_QUOTA if _is_quota_probe(request) else None
+
+    for rule in RULES:
+        if _has_tools(request, rule.tools) and _has_line(request.system, rule):
+            return rule.id
+    return None
+
+
+def _is_quota_probe(request: RequestView) -> bool:
+    return (
+        not request.declared_tools
         and request.max_tokens == 1
         and tuple(request.user_texts) == ("quota",)
-    ):
-        return CLAUDE_CODE_QUOTA
-    if not request.system:
-        return None
-    return next(
-        (
-            rule.id
-            for rule in RULES
-            if _has_tools(request, rule.tools) and _has_line(request.system, rule)
-        ),
-        None,
     )
 
 
 def _has_tools(request: RequestView, tools: DeclaredTools) -> bool:
-    declared = tuple(request.declared_tools)
-    return {"none": not declared, "schema": declared == _SCHEMA_TOOL, "any": True}[tools]
+    match tools:
+        case "none":
+            return not request.declared_tools
+        case "schema":
+            return tuple(request.declared_tools) == _SCHEMA_TOOL
+        case "any":
+            return True
 
 
 def _has_line(system: str, rule: Rule) -> bool:
-    """Return True if the rule's line opens the prompt, or, without tools, any line
-    of it: Claude Code puts two before.
+    """Return True if the prompt begins with the rule's line.
+
+    In a request without tools any line may be it: Claude Code has two others before.
     """
     opening = system[:_MAX_SEARCHED].lstrip()
     lines = opening.splitlines() if rule.tools == "none" else [opening]

@@ -1,10 +1,12 @@
 """A managed call, from the model's text to the request. Pure: nothing is sent here.
 
-Rules (docs/spec/mediation.md section 4). Arguments are one JSON object without repeated keys, or
-the call is not run. ``claw_id`` is the authenticated agent, whatever the model sends for it. A path
-argument is a scalar, percent-encoded once as one segment, and never empty, ``.``, ``..`` or
-anything that a server could take for a separator. Every number is sent in the spelling that the
-model gave it.
+The rules (docs/spec/mediation.md section 4):
+
+- Arguments are one JSON object without repeated keys, or the call is not run.
+- ``claw_id`` is the authenticated agent, whatever the model sends for it.
+- A path argument is a scalar, percent-encoded once as one segment. It is never empty, ``.``, ``..``
+  or anything that a server could take for a separator.
+- Every number is sent in the spelling that the model gave it.
 """
 
 import json
@@ -27,19 +29,17 @@ Clients and servers treat longer targets differently, so they are refused here.
 """
 _NUMBER = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?")
 
+_SEPARATORS = ("/", "\\", "\0", "%2f", "%5c", "%00")
 _TOO_LONG = "the arguments are too long for a URL."
 
 _split = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class ToolRequest(msgspec.Struct, frozen=True):
-    """The HTTP request of a call, without host and credentials.
-
-    ``target`` is path and query, encoded.
-    """
+    """The HTTP request of a call, without host and credentials."""
 
     method: str
-    target: str
+    target: str  # Path and query, encoded
     body: bytes | None
 
 
@@ -47,78 +47,91 @@ def read_arguments(text: str) -> Arguments | UnreadableArguments:
     """Return the arguments that the model wrote. Blank text is a call without arguments."""
     if not text.strip():
         return Arguments({}, {}, "{}")
+
     try:
         values = read_strict_object(text)
         raw = {name: bytes(value) for name, value in _split.decode(text.encode()).items()}
+
+        # The proxy sets it itself (``_with_claw_id``), so it does not tell calls apart either.
         values.pop(CLAW_ID, None)
         raw.pop(CLAW_ID, None)
         return Arguments(values, raw, _canonical_text(raw))
     except NoObjectError:
         return UnreadableArguments("the arguments must be one JSON object.", text)
-    except (ValueError, RecursionError, msgspec.DecodeError) as error:
-        reason = (
-            str(error)
-            if isinstance(error, RepeatedKeyError)
-            else "the arguments are not valid JSON."
-        )
-        return UnreadableArguments(reason, text)
+    except RepeatedKeyError as error:
+        return UnreadableArguments(str(error), text)
+    except (ValueError, RecursionError, msgspec.DecodeError):
+        return UnreadableArguments("the arguments are not valid JSON.", text)
 
 
 def find_violations(tool: Tool, arguments: Arguments) -> list[dict[str, str]]:
-    """Return up to eight places where the arguments break the tool's schema:
-    ``{path, message}``.
+    """Return up to eight places where the arguments break the tool's schema.
+
+    Each is ``{path, message}``.
     """
     return check_instance(tool.visible_schema_text, arguments.values, MAX_VIOLATIONS)
 
 
 def build_http_request(tool: Tool, arguments: Arguments, agent_id: str) -> ToolRequest | str:
-    """Return the request of a call over HTTP, or a sentence that says why its
-    arguments can't make one.
+    """Return the request of a call over HTTP.
+
+    A string instead is a sentence, for the model, that says why its arguments can't make one.
     """
     execution = tool.execution
     assert isinstance(execution, HttpExecution)
+
     rest = _with_claw_id(tool, arguments, agent_id)
-    path = execution.path
-    for name in dict.fromkeys(PLACEHOLDER.findall(path)):
+    target = execution.path
+    for name in dict.fromkeys(PLACEHOLDER.findall(target)):
         segment = quote(agent_id, safe="") if name == CLAW_ID else _path_segment(rest.get(name))
         if segment is None:
             return (
                 f"the argument {name!r} must be one plain path segment: text or a number, "
                 "without separators."
             )
-        path = path.replace(f"{{{name}}}", segment)
+        target = target.replace(f"{{{name}}}", segment)
         rest.pop(name, None)
+
+    # Arguments that are not in the path go into the query or the body.
+    body: bytes | None = None
     if execution.method in {"GET", "DELETE"}:
-        query = "&".join(
-            f"{quote(name, safe='')}={quote(_plain_text(value), safe='')}"
-            for name, value in rest.items()
-        )
-        target = f"{path}?{query}" if query else path
-        return (
-            _TOO_LONG if len(target) > MAX_TARGET else ToolRequest(execution.method, target, None)
-        )
-    if len(path) > MAX_TARGET:
+        target = _with_query(target, rest)
+    else:
+        body = _write_object(rest)
+        if execution.body_key is not None:
+            body = _write_object({execution.body_key: body})
+
+    if len(target) > MAX_TARGET:
         return _TOO_LONG
-    body = _write_object(rest)
-    if execution.body_key is not None:
-        body = _write_object({execution.body_key: body})
-    return ToolRequest(execution.method, path, body)
+    return ToolRequest(execution.method, target, body)
+
+
+def _with_query(path: str, members: dict[str, bytes]) -> str:
+    pairs = [
+        f"{quote(name, safe='')}={quote(_plain_text(value), safe='')}"
+        for name, value in members.items()
+    ]
+    return f"{path}?{'&'.join(pairs)}" if pairs else path
 
 
 def build_mcp_params(tool: Tool, arguments: Arguments, agent_id: str, meta: bytes = b"") -> bytes:
     """Return the parameters of a call over MCP. ``meta``: the ``_meta`` of the request, as JSON."""
     execution = tool.execution
     assert isinstance(execution, McpExecution)
+
     members = {
         "name": json.dumps(execution.tool_name).encode(),
         "arguments": _write_object(_with_claw_id(tool, arguments, agent_id)),
     }
-    return _write_object({**members, "_meta": meta} if meta else members)
+    if meta:
+        members["_meta"] = meta
+    return _write_object(members)
 
 
 def call_key(turn_id: str, round_number: int, place: int) -> str:
-    """Return the key of a call, which its service sees too: turn, round, and place
-    among the calls of its response.
+    """Return the key of a call: its turn, its round, its place among the calls of its response.
+
+    The service sees it, too.
     """
     return f"{turn_id}.{round_number}.{place}"
 
@@ -129,41 +142,38 @@ def round_of_key(key: str) -> int:
 
 def write_arguments(call: ToolCall) -> bytes:
     """Return the arguments of a call as JSON, each in the model's own text."""
-    return (
-        call.arguments.text.encode(errors="replace")
-        if isinstance(call.arguments, UnreadableArguments)
-        else _write_object(call.arguments.raw)
-    )
+    if isinstance(call.arguments, UnreadableArguments):
+        return call.arguments.text.encode(errors="replace")
+    return _write_object(call.arguments.raw)
 
 
 def _with_claw_id(tool: Tool, arguments: Arguments, agent_id: str) -> dict[str, bytes]:
-    """Return the arguments in their own text, with the agent's id where the tool's
-    schema asks for it.
-    """
+    """Return the arguments' texts, with the agent's id if the tool's schema asks for it."""
+    raw = dict(arguments.raw)
     properties = tool.input_schema.get("properties")
     if isinstance(properties, dict) and CLAW_ID in properties:
-        return {**arguments.raw, CLAW_ID: json.dumps(agent_id).encode()}
-    return dict(arguments.raw)
+        raw[CLAW_ID] = json.dumps(agent_id).encode()
+    return raw
 
 
 def _write_object(members: dict[str, bytes]) -> bytes:
-    return (
-        b"{"
-        + b",".join(json.dumps(name).encode() + b":" + value for name, value in members.items())
-        + b"}"
-    )
+    pairs = [json.dumps(name).encode() + b":" + value for name, value in members.items()]
+    return b"{" + b",".join(pairs) + b"}"
 
 
 def _path_segment(raw: bytes | None) -> str | None:
-    """Return a value as one path segment, encoded once; None for what must not stand in a path."""
+    """Return a value as one path segment, encoded once; None for a value that must not be one."""
     if raw is None or raw[:1] in b"{[n":  # objects, arrays, null
         return None
+
+    # A server may decode the segment once more than it should.
     text = _plain_text(raw)
     decoded = text.lower().replace("%2e", ".")
-    if decoded in {"", ".", ".."} or any(
-        mark in decoded for mark in ("/", "\\", "\0", "%2f", "%5c", "%00")
-    ):
+    if decoded in {"", ".", ".."}:
         return None
+    if any(separator in decoded for separator in _SEPARATORS):
+        return None
+
     return quote(text, safe="")
 
 
@@ -173,31 +183,32 @@ def _plain_text(raw: bytes) -> str:
 
 
 def _canonical_text(raw: dict[str, bytes]) -> str:
-    """Return canonical JSON: keys sorted, numbers by exact value, so that ``1``,
-    ``1.0`` and ``10e-1`` are equal.
-    """
-    return _canonical_encoder.encode(
-        {name: _exact_decoder.decode(value.decode()) for name, value in raw.items()}
-    )
+    """Return canonical JSON: keys are sorted, and ``1``, ``1.0``, ``10e-1`` written alike."""
+    exact = {name: _exact_decoder.decode(value.decode()) for name, value in raw.items()}
+    return _canonical_encoder.encode(exact)
 
 
 def _escape_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object whose keys differ from the mark of a number (``_exact_number``)."""
     return {f"#{name}" if name.startswith("#") else name: value for name, value in pairs}
 
 
 def _exact_number(text: str) -> dict[str, str]:
-    """Return the exact value in one spelling.
+    """Return the exact value in one spelling, as an object that no argument can be.
 
-    By digits: Decimal gives up on exponents that JSON allows.
+    It is made from the digits: ``Decimal`` rejects exponents that JSON allows.
     """
     parts = _NUMBER.fullmatch(text)
     assert parts is not None
+
     sign, whole, fraction, exponent = parts.groups("")
     digits = (whole + fraction).lstrip("0")
     if not digits:
         return {"#": "0e0"}
+
     stripped = digits.rstrip("0")
-    power = int(exponent or 0) - len(fraction) + len(digits) - len(stripped)
+    trailing_zeros = len(digits) - len(stripped)
+    power = int(exponent or 0) - len(fraction) + trailing_zeros
     return {"#": f"{sign}{stripped}e{power}"}
 
 

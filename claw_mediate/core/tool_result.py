@@ -1,13 +1,16 @@
-"""Result envelopes: what the model receives for a call (docs/spec/mediation.md
-section 4, "Results").
+"""Result envelopes: what the model receives for a call (docs/spec/mediation.md section 4).
 
-``{"ok": true, "status_code", "data"}`` or ``{"ok": false, "error": {"code", "message", "details"?},
-"status_code"?}``. Messages never hold a URL, an address, a header or a stack trace. This module is
-the registry of the codes: a function is named by the code of its result.
+    {"ok": true, "status_code": 200, "data": …}
+    {"ok": false, "error": {"code": "…", "message": "…", "details": …}, "status_code": 404}
+
+``data``, ``details`` and the ``status_code`` of a failure may be absent. Messages never hold a URL,
+an address, a header or a stack trace. This module is the registry of the codes: a function is named
+by the code of its result.
 """
 
 import codecs
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -28,8 +31,8 @@ REQUEST_FAILED = "request_failed"
 REDIRECT_REFUSED = "redirect_refused"
 RESPONSE_TOO_LARGE = "response_too_large"
 CANCELED = "canceled"
-TOOL_ERROR = "tool_error"  # An MCP tool reports an error
-MCP_ERROR = "mcp_error"  # An MCP server refuses a call
+TOOL_ERROR = "tool_error"  # An MCP tool reported an error
+MCP_ERROR = "mcp_error"  # An MCP server refused a call
 
 NOT_REINJECTED = frozenset(
     {
@@ -40,8 +43,9 @@ NOT_REINJECTED = frozenset(
         DUPLICATE_TOOL_CALL,
     }
 )
-"""Codes of advice for one turn only: results with them are left out of later turns
-(docs/spec/mediation.md section 7).
+"""Codes of advice that only helps in its own turn.
+
+Results with them are left out of later turns (docs/spec/mediation.md section 7).
 """
 
 
@@ -51,11 +55,15 @@ def failure(call: ToolCall, code: str, message: str, **more: Any) -> ToolResult:
     ``more``: ``details``, ``status_code``, ``ran``, ``first_round``, ``repeats``.
     """
     error: dict[str, Any] = {"code": code, "message": message}
-    if (details := more.pop("details", None)) is not None:
+    details = more.pop("details", None)
+    if details is not None:
         error["details"] = details
+
     envelope: dict[str, Any] = {"ok": False, "error": error}
-    if (status := more.get("status_code")) is not None:
+    status = more.get("status_code")
+    if status is not None:
         envelope["status_code"] = status
+
     return ToolResult(call, msgspec.json.encode(envelope), ok=False, code=code, **more)
 
 
@@ -73,15 +81,14 @@ def managed_tools_first(call: ToolCall, *, others_ran: bool = False) -> ToolResu
 
     ``others_ran``: the service tools before it ran.
     """
-    run = (
-        "This call was not run; the service tools before it were. "
-        if others_ran
-        else "Nothing was run. "
-    )
+    what_ran = "Nothing was run."
+    if others_ran:
+        what_ran = "This call was not run; the service tools before it were."
+
     return failure(
         call,
         MANAGED_TOOLS_FIRST,
-        f"{run}Service tools and local tools can't be mixed in this order: "
+        f"{what_ran} Service tools and local tools can't be mixed in this order: "
         "call the service tools first, and the local ones in a later response.",
         details={"owner": call.owner, "tools_executed": others_ran},
     )
@@ -106,12 +113,14 @@ def too_many_calls(call: ToolCall, limit: int) -> ToolResult:
 
 
 def too_many_at_once(call: ToolCall, limit: int) -> ToolResult:
-    """Return the result of a native call that found no room beside the others of its agent."""
-    message = (
-        f"Nothing was run. At most {limit} calls of this agent run at once, and too many "
-        "wait; try again later."
+    """Return the result of a native call for which its agent has too many others running."""
+    return failure(
+        call,
+        TOO_MANY_CALLS,
+        f"Nothing was run. At most {limit} calls of this agent run at once, and too many wait; "
+        "try again later.",
+        details={"most": limit, "tools_executed": False},
     )
-    return failure(call, TOO_MANY_CALLS, message, details={"most": limit, "tools_executed": False})
 
 
 def unknown_tool(call: ToolCall) -> ToolResult:
@@ -139,10 +148,8 @@ def duplicate_tool_call(call: ToolCall, first_round: int, repeats: int) -> ToolR
     return failure(
         call,
         DUPLICATE_TOOL_CALL,
-        (
-            f"This call was made before in this turn (round {first_round}) and was not run "
-            "again. Use its earlier result."
-        ),
+        f"This call was made before in this turn (round {first_round}) and was not run again. "
+        "Use its earlier result.",
         details={"tool": call.canonical, "first_round": first_round, "count": repeats},
         first_round=first_round,
         repeats=repeats,
@@ -152,7 +159,7 @@ def duplicate_tool_call(call: ToolCall, first_round: int, repeats: int) -> ToolR
 def timeout(call: ToolCall, seconds: float) -> ToolResult:
     """Return the result of a call that ran out of time.
 
-    The outcome of one that may write is unknown.
+    If it may write, its outcome is unknown, and the model is told so.
     """
     message = f"The service did not answer within {seconds:g} s."
     if call.tool is None or call.tool.effect != "read":
@@ -165,25 +172,26 @@ def canceled(call: ToolCall) -> ToolResult:
 
 
 def turn_ended(call: ToolCall) -> ToolResult:
-    """Return the result of a call that was not run because its turn ended before."""
+    """Return the result of a call that was not run, because its turn ended first."""
     return failure(call, CANCELED, "The turn ended before this call was run.")
 
 
 def outcome_unknown(call: ToolCall) -> ToolResult:
-    """Return the result of a call that an earlier attempt at this turn sent, and
-    whose result it could not record.
+    """Return the result of a call that an earlier attempt at this turn sent.
+
+    That attempt recorded no result.
     """
     message = (
-        "An earlier attempt at this turn made this call, and what came of it is not known: it "
-        "may have taken effect. "
-        "It was not made again. Check before trying again."
+        "An earlier attempt at this turn made this call, and what came of it is not known: "
+        "it may have taken effect. It was not made again. Check before trying again."
     )
     return failure(call, OUTCOME_UNKNOWN, message, ran=True)
 
 
 def not_journaled(call: ToolCall) -> ToolResult:
-    """Return the result of a write that is not made because the journal can't
-    record it: a retry could make it twice.
+    """Return the result of a write that is not made, because the journal can't record it.
+
+    Without the record, a retry could make it twice.
     """
     return failure(
         call,
@@ -193,8 +201,9 @@ def not_journaled(call: ToolCall) -> ToolResult:
 
 
 def request_failed(call: ToolCall, message: str, *, sent: bool) -> ToolResult:
-    """Return the result of a call whose service could not be reached (``sent`` False: nothing
-    happened), or broke off later.
+    """Return the result of a call whose service could not be reached, or broke off.
+
+    ``sent``: the request had left, so it may have taken effect.
     """
     if sent and (call.tool is None or call.tool.effect != "read"):
         return failure(
@@ -203,6 +212,7 @@ def request_failed(call: ToolCall, message: str, *, sent: bool) -> ToolResult:
             f"{message} Its outcome is unknown: it may have taken effect.",
             ran=True,
         )
+
     return failure(call, REQUEST_FAILED, message, ran=sent)
 
 
@@ -216,44 +226,60 @@ def read_http_response(
 ) -> ToolResult:
     """Return the result of a service's HTTP response.
 
-    ``body`` is its beginning (at least ``limit`` bytes, if there are as many), ``size`` its full
-    length.
+    ``size`` is the length of the body. ``body`` is its beginning: at least ``limit`` bytes of it,
+    or all.
     """
-    if 300 <= status < 400:  # noqa: PLR2004
+    if _is_redirect(status):
         return redirect_refused(call, status, ran=True)
-    data, truncated = read_body(body, size, limit)
-    cut = {"truncated": True, "original_bytes": size} if truncated else {}
-    if 200 <= status < 300:  # noqa: PLR2004
-        envelope = {
-            "ok": True,
-            "status_code": status,
-            **({} if data is None else {"data": data}),
-            **cut,
-        }
-        return ToolResult(
-            call, msgspec.json.encode(envelope), ok=True, status_code=status, ran=True
-        )
+
+    data, is_truncated = read_body(body, size, limit)
+    truncation = {"truncated": True, "original_bytes": size} if is_truncated else {}
+
+    envelope: dict[str, Any]
+    if _is_success(status):
+        envelope = {"ok": True, "status_code": status}
+        if data is not None:
+            envelope["data"] = data
+        content = msgspec.json.encode(envelope | truncation)
+        return ToolResult(call, content, ok=True, status_code=status, ran=True)
+
+    code = f"http_{status}"
     error: dict[str, Any] = {
-        "code": f"http_{status}",
+        "code": code,
         "message": f"The service answered with status {status}.",
     }
     if data is not None:
         error["details"] = data
-    content = msgspec.json.encode({"ok": False, "error": error, "status_code": status, **cut})
-    return ToolResult(call, content, ok=False, code=f"http_{status}", status_code=status, ran=True)
+    envelope = {"ok": False, "error": error, "status_code": status}
+    content = msgspec.json.encode(envelope | truncation)
+    return ToolResult(call, content, ok=False, code=code, status_code=status, ran=True)
+
+
+def _is_success(status: int) -> bool:
+    return HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES
+
+
+def _is_redirect(status: int) -> bool:
+    return HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST
 
 
 def read_body(body: bytes, size: int, limit: int) -> tuple[Any, bool]:
-    """Return the body as JSON (its exact bytes) or as text, and True if it had to be cut."""
+    """Return the body as JSON (its exact bytes) or as text, and True if it had to be cut.
+
+    A blank body is None.
+    """
     if size > limit:
         return utf8_prefix(body, limit), True
+
     if not body.strip():
         return None, False
+
     try:
         msgspec.json.decode(body)
         body.decode()
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return body.decode(errors="replace"), False
+
     return msgspec.Raw(body.strip()), False
 
 
@@ -263,14 +289,15 @@ def utf8_prefix(body: bytes, limit: int) -> str:
     >>> utf8_prefix("aé".encode(), 2)
     'a'
     """
-    return codecs.getincrementaldecoder("utf-8")("replace").decode(
-        body[:limit]
-    )  # not final: the rest is kept back
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    # Not the final call: so the decoder holds back the bytes of half a character.
+    return decoder.decode(body[:limit])
 
 
 def record_arguments(call: ToolCall) -> Any:
-    """Return the arguments for history: each value in its exact JSON text, or the
-    text that could not be read.
+    """Return the arguments for history, each in its exact JSON text.
+
+    Unreadable arguments are the text that the model wrote.
     """
     if isinstance(call.arguments, UnreadableArguments):
         return call.arguments.text
@@ -278,7 +305,8 @@ def record_arguments(call: ToolCall) -> Any:
 
 
 def join_lines(document: bytes) -> msgspec.Raw:
-    """Return JSON for a line of history: in JSON a line break can only be white
-    space between tokens.
+    """Return JSON on one line, for history.
+
+    A line break in JSON can only be white space between tokens.
     """
     return msgspec.Raw(document.replace(b"\n", b" ").replace(b"\r", b" "))

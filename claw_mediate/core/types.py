@@ -1,8 +1,7 @@
-"""The vocabulary of a turn: calls, responses, results, rounds, limits, and what a
-turn yields, receives and returns.
+"""The vocabulary of a turn: calls, responses, results, rounds and limits.
 
-Values only: nothing here decides or waits. ``Command``, ``TurnInput`` and ``Outcome`` are closed
-unions.
+It also has what a turn yields (``Command``), receives (``TurnInput``) and returns (``Outcome``):
+three closed unions. All are values: nothing here decides or waits.
 """
 
 import math
@@ -21,13 +20,13 @@ type Owner = Literal["managed", "native", "unknown"]
 
 
 class Arguments(msgspec.Struct, frozen=True):
-    """A call's arguments: parsed to be checked, and the exact JSON text of each to
-    be sent (numbers keep their spelling).
-    """
+    """A call's arguments: parsed, to be checked, and as text, to be sent."""
 
     values: JsonObject
+    # The exact JSON text of each argument, so that numbers keep their spelling
     raw: dict[str, bytes]
-    signature: str  # Canonical JSON with exact numbers: equal arguments have equal signatures
+    # Canonical JSON with exact numbers: equal arguments have equal signatures
+    signature: str
 
 
 class UnreadableArguments(msgspec.Struct, frozen=True):
@@ -38,20 +37,22 @@ class UnreadableArguments(msgspec.Struct, frozen=True):
 
 
 class ToolCall(msgspec.Struct, frozen=True):
+    """A call in a response of the model, with the owner of the tool that it names."""
+
     id: str
     # The model's own spelling: an alias, a canonical name, a native name, or an invented one
     name: str
     owner: Owner
     arguments: Arguments | UnreadableArguments
     tool: Tool | None = None  # The granted tool. Managed calls only.
-    safe_name: str | None = (
-        None  # The name in later requests, where providers do not take ``name`` back
-    )
-    # False if nobody but the runner can answer it, so that it can only leave the transcript
+    # The name in later requests, if providers would reject ``name`` there
+    safe_name: str | None = None
+    # False if only the runner can answer the call: the proxy can then only drop it
     is_answerable: bool = True
     sent: bool = False
-    """True if an earlier attempt at this turn made the call: its journaled result
-    counts, whatever is granted now.
+    """True if an earlier attempt at this turn made the call.
+
+    Its journaled result counts then, whatever is granted now.
     """
 
     @property
@@ -65,11 +66,9 @@ class ToolCall(msgspec.Struct, frozen=True):
     @property
     def signature(self) -> str | None:
         """The text that equal calls have in common; None when the arguments could not be read."""
-        return (
-            f"{self.canonical}\0{self.arguments.signature}"
-            if isinstance(self.arguments, Arguments)
-            else None
-        )
+        if isinstance(self.arguments, UnreadableArguments):
+            return None
+        return f"{self.canonical}\0{self.arguments.signature}"
 
 
 class ModelResponse(msgspec.Struct, frozen=True):
@@ -81,14 +80,12 @@ class ModelResponse(msgspec.Struct, frozen=True):
     usage: JsonObject = msgspec.field(default_factory=dict)
     id: str = ""  # The provider's own id, in dialects in which a request can name it
     is_kept: bool = False  # True if the provider says that it keeps the response
-    owed: tuple[
-        bytes, ...
-        # Answers to calls that left the view, and that a provider that keeps the response waits for
-    ] = ()
-    # The provider and model that made it; "" where an earlier attempt at the turn recorded it
+    # Results for calls we dropped from the view; a provider that keeps the response expects them
+    pending_results: tuple[bytes, ...] = ()
+    # The provider and model that made it; "" if an earlier attempt at the turn recorded it
     maker: str = ""
     headers: tuple[tuple[str, str], ...] = ()  # The headers that the runner may see
-    parsed: Object | None = None  # The members of ``body``, where they have been found
+    parsed: Object | None = None  # The members of ``body``, if they were already found
 
 
 class Image(NamedTuple):
@@ -99,8 +96,9 @@ class Image(NamedTuple):
 
 
 class ToolResult(msgspec.Struct, frozen=True):
-    """The result of one call as the model receives it: ``content`` is an envelope
-    of docs/spec/mediation.md section 4.
+    """The result of one call as the model receives it.
+
+    ``content`` is an envelope of docs/spec/mediation.md section 4.
     """
 
     call: ToolCall
@@ -110,18 +108,19 @@ class ToolResult(msgspec.Struct, frozen=True):
     status_code: int | None = None
     latency_ms: int = 0
     ran: bool = False  # True if the service was called: only then may the call have had an effect
-    first_round: int | None = None  # Duplicates only: the round whose result counts
-    repeats: int = 0
+    first_round: int | None = None  # Of a repeated call: the round whose result counts
+    repeats: int = 0  # Of a repeated call: how often it was made before
     replayed: bool = False  # True if an earlier attempt at this turn ran the call
     started: str | None = None  # When this attempt began to run the call
-    mcp: McpRecord | None = None  # The session in which the call was made
-    images: tuple[Image, ...] = ()  # For dialects whose results hold images; ``content`` names them
+    mcp: McpRecord | None = None  # The MCP session in which the call was made
+    # For dialects whose results can hold images; ``content`` names them
+    images: tuple[Image, ...] = ()
 
 
 class Round(msgspec.Struct, frozen=True):
     """One response that the proxy answered itself.
 
-    ``results`` cover the calls that stay in the transcript, in their order.
+    ``results`` answer the calls that stay in the transcript, in their order.
     """
 
     number: int
@@ -130,7 +129,7 @@ class Round(msgspec.Struct, frozen=True):
     wall_ms: int = 0
 
 
-class Limits(msgspec.Struct, frozen=True):
+class TurnLimits(msgspec.Struct, frozen=True):
     """The limits of a turn, in seconds, counts and bytes."""
 
     max_rounds: int
@@ -142,8 +141,9 @@ class Limits(msgspec.Struct, frozen=True):
     on_budget: Literal["finalize", "error"]
 
     @classmethod
-    def from_policy(cls, policy: Policy) -> "Limits":
+    def from_policy(cls, policy: Policy) -> "TurnLimits":
         total_seconds = policy.total_timeout_ms / 1000
+
         return cls(
             max_rounds=policy.max_rounds,
             tool_seconds=policy.timeout_per_tool_ms / 1000,
@@ -156,17 +156,19 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class ToolUse(Enum):
-    """The use of tools in the next model call."""
+    """The ``tool_choice`` of the next model call."""
 
-    AS_REQUESTED = "as requested"  # The runner's own ``tool_choice`` holds
+    AS_REQUESTED = "as requested"
+    """The runner's own ``tool_choice`` holds."""
     RELEASED = "released"
-    """A forced choice has been obeyed.
+    """The model obeyed a forced choice, which is ``auto`` from now on.
 
-    From here on it is ``auto``, else the model could never end the turn.
+    Otherwise the model could never end the turn.
     """
     FORBIDDEN = "forbidden"
-    """The last call of a turn whose budget is spent: tools stay in the request and
-    are forbidden by ``tool_choice``.
+    """The turn's budget is spent, and this is its last model call.
+
+    Tools stay in the request, and ``tool_choice`` forbids them.
     """
 
 
@@ -176,7 +178,8 @@ class AskModel(msgspec.Struct, frozen=True):
     rounds: tuple[Round, ...]
     tool_use: ToolUse
     seconds: float
-    keeps_rounds: bool = False  # True if the provider has all but the answers of the last round
+    # True if the provider has everything except the results of the last round
+    keeps_rounds: bool = False
 
 
 class RunTools(msgspec.Struct, frozen=True):
@@ -201,19 +204,16 @@ class ModelReplied(msgspec.Struct, frozen=True):
 
 
 class ModelFailed(msgspec.Struct, frozen=True):
-    """The model could not be asked, or answered with an error.
-
-    ``body`` is the provider's own error, if it sent one.
-    """
+    """The model could not be asked, or answered with an error."""
 
     status: int
     code: str
     message: str
     now: float
-    body: bytes | None = None
+    body: bytes | None = None  # The provider's own error, if it sent one
     content_type: str = "application/json"
-    retry_after: str = ""  # The value of the provider's header
-    headers: tuple[tuple[str, str], ...] = ()  # Those that the runner may see
+    retry_after: str = ""  # The provider's ``Retry-After`` header
+    headers: tuple[tuple[str, str], ...] = ()  # The headers that the runner may see
 
 
 class ToolsAnswered(msgspec.Struct, frozen=True):
@@ -224,29 +224,23 @@ class ToolsAnswered(msgspec.Struct, frozen=True):
 
 
 class Deliver(msgspec.Struct, frozen=True):
-    """The turn's response for the runner.
-
-    ``terminal``: a tool ended the turn, and its call is not shown.
-    """
+    """Give the runner this response, which ends the turn."""
 
     response: ModelResponse
     rounds: tuple[Round, ...]
     usage: tuple[dict[str, object], ...]
-    terminal: bool = False
+    terminal: bool = False  # True if a tool ended the turn: its call is not shown
 
 
 class Refuse(msgspec.Struct, frozen=True):
-    """The error of a failed turn.
-
-    ``failure`` is the provider's own error where it must be passed on.
-    """
+    """Give the runner this error, which ends the turn."""
 
     status: int
     code: str
     message: str
     rounds: tuple[Round, ...] = ()
     usage: tuple[dict[str, object], ...] = ()
-    failure: ModelFailed | None = None
+    failure: ModelFailed | None = None  # The provider's own error, if it must be passed on
 
 
 type Command = AskModel | RunTools
@@ -256,41 +250,59 @@ type TurnGenerator[T] = Generator[Command, TurnInput, T]
 
 
 def add_usage(parts: tuple[JsonObject, ...]) -> JsonObject:
-    """Return the sum of provider usage objects: numbers and nested objects add up,
-    anything else keeps its last value.
+    """Return the sum of provider usage objects.
 
-    >>> add_usage(({"prompt_tokens": 3, "details": {"cached": 1}}, {"prompt_tokens": 4, "details":
-    {"cached": 2}})) {'prompt_tokens': 7, 'details': {'cached': 3}}
+    Numbers and nested objects add up; anything else keeps its last value.
+
+    >>> first = {"prompt_tokens": 3, "details": {"cached": 1}}
+    >>> second = {"prompt_tokens": 4, "details": {"cached": 2}}
+    >>> add_usage((first, second))
+    {'prompt_tokens': 7, 'details': {'cached': 3}}
     """
     total: dict[str, Any] = {}
+
     for part in parts:
         for key, value in part.items():
             total[key] = _add(total.get(key), value)
+
     return total
 
 
 def runner_usage(parts: tuple[JsonObject, ...]) -> JsonObject:
-    """Return the usage that the runner is shown: the input of the last model call,
-    the output of all of them.
+    """Return the usage that the runner is shown.
 
-    Runners decide by the input when to compact a conversation; the last call's input already holds
-    the hidden rounds (docs/spec/mediation.md section 4, "The runner's side"). ``total_tokens`` is
-    the last call's, plus the output of the others.
+    It has the input of the last model call and the output of all of them. Runners decide by the
+    input when to compact a conversation, and the last call's input already holds the hidden rounds
+    (docs/spec/mediation.md section 4, "The runner's side"). ``total_tokens`` is the last call's,
+    plus the output of the others.
 
-    >>> runner_usage(({"prompt_tokens": 3, "completion_tokens": 1}, {"prompt_tokens": 4,
-    "completion_tokens": 2})) {'prompt_tokens': 4, 'completion_tokens': 3}
+    >>> first = {"prompt_tokens": 3, "completion_tokens": 1}
+    >>> second = {"prompt_tokens": 4, "completion_tokens": 2}
+    >>> runner_usage((first, second))
+    {'prompt_tokens': 4, 'completion_tokens': 3}
     """
-    latest = next((part for part in reversed(parts) if not _INPUT_USAGE.isdisjoint(part)), {})
-    usage = {
-        name: latest[name] if name in _INPUT_USAGE else value
-        for name, value in add_usage(parts).items()
-        if name not in _INPUT_USAGE or name in latest
-    }
-    last = next((part for part in reversed(parts) if part.get("total_tokens") is not None), {})
-    counted = "completion_tokens" if "completion_tokens" in usage else "output_tokens"
-    total, own, output = last.get("total_tokens"), last.get(counted), usage.get(counted)
-    if isinstance(total, int) and isinstance(own, int) and isinstance(output, int):
-        usage["total_tokens"] = total + output - own
+    last_input: JsonObject = {}
+    last_total: JsonObject = {}
+    for part in parts:
+        if not _INPUT_USAGE.isdisjoint(part):
+            last_input = part
+        if part.get("total_tokens") is not None:
+            last_total = part
+
+    usage: JsonObject = {}
+    for name, value in add_usage(parts).items():
+        if name not in _INPUT_USAGE:
+            usage[name] = value
+        elif name in last_input:
+            usage[name] = last_input[name]
+
+    output_name = "completion_tokens" if "completion_tokens" in usage else "output_tokens"
+    total = last_total.get("total_tokens")
+    last_output = last_total.get(output_name)
+    output = usage.get(output_name)
+    if isinstance(total, int) and isinstance(last_output, int) and isinstance(output, int):
+        usage["total_tokens"] = total + output - last_output
+
     return usage
 
 
@@ -305,17 +317,19 @@ _INPUT_USAGE = frozenset(
         "cache_creation",
     }
 )
-"""Members of a usage object that count a model call's input (OpenAI in both
-protocols, Anthropic).
-"""
+"""Members of a usage object that count a model call's input, in all three protocols."""
 
 
 def _add(before: Any, value: Any) -> Any:
     if isinstance(value, bool) or isinstance(before, bool):
         return value
+
     if isinstance(value, int | float) and isinstance(before, int | float):
         total = before + value
-        return total if abs(total) < math.inf else before  # JSON can't spell an infinite sum.
+        # JSON can't spell an infinite sum.
+        return total if abs(total) < math.inf else before
+
     if isinstance(value, dict):
         return add_usage((before, value)) if isinstance(before, dict) else value
+
     return before if value is None else value

@@ -1,5 +1,5 @@
-"""Dialects: modules of pure functions over wire JSON, which read views, keep the
-raw bytes, and edit by splicing.
+"""The protocols of model APIs, each a module of pure functions over its JSON.
 
-``base.Dialect`` is the interface. Rules live in ``core.judge``; a dialect decides nothing.
+They read views, keep the raw bytes, and edit by splicing. ``base.Dialect`` is the interface. The
+rules are in ``core.judge``: a dialect decides nothing.
 """

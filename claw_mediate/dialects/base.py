@@ -12,6 +12,7 @@ from claw_mediate.core.object_ids import AnswerShape
 from claw_mediate.core.session_id import NO_HINTS, SessionHints
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import ModelResponse, Round, ToolUse
+from claw_mediate.dialects.kept import KeptReferences
 from claw_state.continuity import Anchor
 
 MAX_MESSAGES = 50_000  # A request with more is no conversation
@@ -31,22 +32,25 @@ class UnreadableResponseError(ValueError):
 
 
 class FailedResponseError(Exception):
-    """A response with status 200 that tells of a failure: it counts as one with
-    this status and error body.
+    """A response with status 200 that tells of a failure.
+
+    It is treated as a response with this status and this error body.
     """
 
     def __init__(self, status: int, body: bytes) -> None:
         super().__init__(f"the response tells of a failure with status {status}")
-        self.status, self.body = status, body
+        self.status = status
+        self.body = body
 
 
 class ResentItems(NamedTuple):
-    """The end of a request that a runner may have from an answer which was cut off on its way."""
+    """Items at the end of a request that may be the beginning of an answer that was cut off."""
 
-    body: bytes  # The request without it
+    body: bytes  # The request without these items
     leave_out: Callable[[bytes], bytes | None]
-    """Returns the answer of that body without what the runner has; None if that is
-    not its beginning.
+    """Given the answer to that body, returns it without these items.
+
+    None if the answer does not begin with them.
     """
 
 
@@ -58,88 +62,79 @@ class RunnerRequest(msgspec.Struct, frozen=True):
     stream: bool = False
     include_usage: bool = False
     declared_tools: tuple[str, ...] = ()  # Names of the runner's own tools, of any type
-    declares_elsewhere: bool = (
-        False  # True if the runner may have tools that the request does not name
-    )
-    bypass: str | None = (
-        None  # The intervention by which this request gets no tools, where its form rules them out
-    )
+    # True if the runner may have tools that the request does not name
+    declares_elsewhere: bool = False
+    # The intervention by which this request gets no tools, if its form rules them out
+    bypass: str | None = None
     tool_choice: JsonObject | str | None = None
     load_evidence: Callable[[], Evidence] = Evidence
-    """Reads every word of the conversation: called once, and only where the evidence is needed."""
+    """Reads every word of the conversation. Called once, and only if the evidence is needed."""
     load_resent: Callable[[], Sequence[ResentItems]] = tuple
     """Finds what may be a part of an answer that was cut off, the shortest first."""
     session_hints: SessionHints = NO_HINTS
     user_texts: tuple[str, ...] = ()
-    """The user's messages, oldest first; the parts of a message are separated by
-    line breaks, since words end there.
+    """The user's messages, oldest first.
+
+    The parts of a message are separated by line breaks, since words end there.
     """
     system: str = ""  # The visible text of the system prompt
     max_tokens: int | None = None  # The limit of the response's length
-    prefill_text: str | None = (
-        # The text of the last message where it is the assistant's, which the model is to continue
-        None
-    )
+    # The text of an assistant's message at the end, which the model is to continue
+    prefill_text: str | None = None
     uses_functions: bool = False
-    """True if the runner declares ``functions`` (OpenAI, before tools), and expects
-    a ``function_call`` back.
+    """True if the runner declares ``functions``, as OpenAI had them before tools.
+
+    It expects a ``function_call`` back.
     """
-    model_span: tuple[int, int] | None = (
-        None  # The place of the model's name in a form; None where the body is JSON
-    )
-    side_request: str | None = (
-        None  # The rule by which this is a side request, where the runner's program says so itself
-    )
-    is_kept: bool = (
-        False  # True if the provider keeps the response, so that a later request may name it
-    )
-    instructions_length: int = 0  # Characters of the system prompt that a kept response repeats
-    previous_response: str = ""  # The id of the kept response that the request goes on from
-    # The id of the conversation that the provider keeps, and puts the request and its response into
-    conversation: str = ""
-    # True if the request leans on what only one provider keeps: no other one can answer it
-    is_bound: bool = False
-    go_on_from: Callable[[str, bytes], bytes] | None = None
-    """Returns the body with the provider's own id of the response that it goes on
-    from, and with owed items (JSON, comma separated) before the runner's own. None where a request
-    can't name what a provider keeps.
+    # The place of the model's name in a form; None if the body is JSON
+    model_span: tuple[int, int] | None = None
+    # The rule by which this is a side request, if the runner's program says so itself
+    side_request: str | None = None
+    kept: KeptReferences | None = None
+    """The kept objects that the request names, and what its provider is to keep of it.
+
+    None in protocols in which providers keep nothing.
     """
-    history_body: bytes | None = (
-        None  # A form as history records it, as JSON: its fields, and the sizes of its files
-    )
+    # A form as history records it, as JSON: its fields, and the sizes of its files
+    history_body: bytes | None = None
 
     @property
     def evidence(self) -> Evidence:
         return self.load_evidence()
 
     @property
+    def conversation(self) -> str:
+        """Return the id of the conversation that the provider puts the request into, or ""."""
+        return self.kept.conversation if self.kept is not None else ""
+
+    @property
     def keeps_rounds(self) -> bool:
-        """Return whether the provider keeps every round of the turn: nothing is
-        left out, and only what is new is sent.
+        """True if the provider keeps every round of the turn.
+
+        Then nothing can be left out, and only what is new is sent.
         """
         return bool(self.conversation)
 
 
 class Additions(msgspec.Struct, frozen=True):
-    """The proxy's additions to a request beside tools."""
+    """The proxy's additions to a request, besides tools."""
 
     insertions: Mapping[int, bytes] = msgspec.field(default_factory=dict)
-    """Hidden messages (JSON, comma separated) by the index of the message that they
-    stand before.
-    """
+    """Hidden messages (JSON, comma separated), by the index of the message that they go before."""
     context: str = ""  # Text for the end of the system prompt
 
 
 class ProviderRequest(msgspec.Struct, frozen=True):
-    """A request for the provider, split where this turn's hidden rounds go: a round
-    costs no further parse.
+    """A request for the provider, split at the place of this turn's hidden rounds.
+
+    So a further round costs no further parse.
     """
 
-    # Up to the end of the last message; without any of the runner's where the provider has them
+    # Up to the end of the last message; without the runner's messages if the provider has them
     head: bytes
     tail: bytes  # From the bracket that closes ``messages``
-    prefill: bytes = b""  # The assistant's message that the runner began: it is in neither part
-    unextended: bytes = b""  # The body without a round, where it has another form
+    prefill: bytes = b""  # The assistant's message that the runner began, which is in neither part
+    unextended: bytes = b""  # The body of a turn without rounds, if it has another form
 
     @property
     def body(self) -> bytes:
@@ -151,60 +146,45 @@ class ProviderRequest(msgspec.Struct, frozen=True):
 
 
 class StreamOpening(msgspec.Struct, frozen=True):
-    """The head of a stream that begins before its response is there.
+    """The head of a stream that begins before its response is there."""
 
-    ``id`` is the response's, for the whole stream.
-    """
-
-    id: str
+    id: str  # Of the response, in the whole stream
     model: str
     created: int
-    beats: int = 0  # How many keepalives of the native kind went out before
+    beats: int = 0  # Keepalives of the native kind that were sent before
 
 
-type RequestVariants = Callable[
-    [ToolUse], ProviderRequest
-]  # The request with the managed tools, for each use of tools
-
-
-class MakerRequests(NamedTuple):
-    """The requests of a turn for every provider and model that it may ask
-    (``ModelResponse.maker``).
-    """
-
-    first: str  # Who is asked first
-    build: Callable[[str], RequestVariants]
-    size: int = (
-        0  # Bytes of the runner's request: of a large one, the requests are written beside the loop
-    )
+type RequestVariants = Callable[[ToolUse], ProviderRequest]
+"""Returns the request with the managed tools, for a use of tools."""
 
 
 type Keepalive = Literal["comment", "native"]
 
-
 TERMINAL_TEXT = "Done."
-"""The text of a turn that a tool ended without a word of the model: runners drop empty messages,
-providers refuse them.
+"""The text of a turn that a tool ended, if the model said nothing.
+
+Runners drop empty messages, and providers refuse them.
 """
 
 
 class ReplayRules:
-    """The rules of a protocol about the responses that a provider takes back: by
-    these, it takes back everything.
+    """The rules of a protocol about the responses that can be sent back to a provider.
+
+    By these defaults, all of them can.
     """
 
     def adapt(self, messages: bytes, maker: str) -> bytes:
-        """Return stored hidden messages for that provider and model, without what
-        only another one takes back.
+        """Return stored hidden messages without what this provider and model would refuse.
 
-        ``maker``: as in ``ModelResponse``; "" leaves out all that any provider may refuse.
+        ``maker``: as in ``ModelResponse``. "" leaves out everything that any provider may refuse.
         """
         del maker
         return messages
 
     def find_losses(self, rounds: Sequence[Round], *, replayed: bool) -> tuple[str, ...]:
-        """Return the interventions for what ``write_hidden_rounds``, with the same
-        arguments, leaves out beside advice.
+        """Return the interventions for what ``write_hidden_rounds`` leaves out, besides advice.
+
+        It is called with the same arguments.
         """
         del rounds, replayed
         return ()
@@ -214,9 +194,7 @@ class ReplayRules:
         return body
 
     def refuses_replayable(self, error: bytes) -> bool:
-        """Return whether a provider's error, of status 400, refuses what
-        ``ask_for_replayable`` added.
-        """
+        """Return True if a provider's error of status 400 is about ``ask_for_replayable``."""
         del error
         return False
 
@@ -231,13 +209,16 @@ class Dialect(Protocol):
     def MAX_TOOLS(self) -> int: ...  # noqa: N802
 
     @property
-    def ID_PREFIX(self) -> str: ...  # noqa: N802 - how the ids of its responses begin
+    def ID_PREFIX(self) -> str:  # noqa: N802
+        """The beginning of the ids of its responses."""
 
     @property
-    def TRANSCRIPT(self) -> str: ...  # noqa: N802 - the member of a request that holds its messages
+    def TRANSCRIPT(self) -> str:  # noqa: N802
+        """The member of a request that holds its messages."""
 
     @property
-    def ANSWER_SHAPE(self) -> AnswerShape | None: ...  # noqa: N802 - the places of an answer at which the provider gives ids
+    def ANSWER_SHAPE(self) -> AnswerShape | None:  # noqa: N802
+        """The places in an answer at which the provider gives ids."""
 
     @property
     def REPLAY_RULES(self) -> ReplayRules: ...  # noqa: N802
@@ -248,21 +229,19 @@ class Dialect(Protocol):
     def build_request(
         self, request: RunnerRequest, catalog: ToolCatalog, additions: Additions
     ) -> RequestVariants:
-        """Return the request with the managed tools behind the runner's own.
+        """Return the request with the managed tools after the runner's own.
 
         Raises ``JsonSpliceError``.
         """
 
     def add_context(self, request: RunnerRequest, context: str) -> bytes:
-        """Return the body of an unmediated request, with text at the end of its system prompt.
+        """Return the body of a request that is not mediated, with text after its system prompt.
 
         Raises ``JsonSpliceError``.
         """
 
     def write_request(self, request: ProviderRequest, hidden: Sequence[bytes]) -> bytes:
-        """Return the body for the provider, with the hidden messages of this turn's
-        rounds behind its own.
-        """
+        """Return the body for the provider, with this turn's hidden messages after its own."""
 
     def read_response(self, body: bytes, catalog: ToolCatalog) -> ModelResponse:
         """Return the view of a provider's response. Raises ``UnreadableResponseError``."""
@@ -270,31 +249,29 @@ class Dialect(Protocol):
     def write_response(
         self, response: ModelResponse, request: RunnerRequest, usage: JsonObject, *, terminal: bool
     ) -> bytes:
-        """Return the body for the runner: the provider's bytes, with the usage that
-        the runner is shown.
-        """
+        """Return the body for the runner: the provider's bytes, with ``usage``."""
 
     def stream(
         self, body: bytes, request: RunnerRequest, opening: StreamOpening | None = None
     ) -> Iterator[bytes]:
         """Yield a body of ``write_response`` as one well-formed stream of events.
 
-        ``opening``: how it began.
+        ``opening``: the head of the stream, if it has begun already.
         """
 
     def write_hidden_rounds(self, rounds: Sequence[Round], *, replayed: bool) -> tuple[bytes, ...]:
-        """Return the messages of rounds; ``replayed`` leaves out what was advice
-        for one turn only.
+        """Return the messages of rounds.
+
+        ``replayed``: for a later turn, without the advice that was for one turn only.
         """
 
     def write_answers(self, answered: Round) -> tuple[bytes, ...]:
-        """Return the messages that answer the calls of a round, without the
-        response that made them.
-        """
+        """Return the messages that answer the calls of a round, without the response itself."""
 
     def summarize(self, messages: bytes) -> bytes:
-        """Return hidden messages with their calls and how each went, and no more,
-        for a request without room for all.
+        """Return shorter hidden messages, for a request without room for all.
+
+        They say which calls were made, and how each ended.
         """
 
     def response_anchor(
@@ -309,6 +286,7 @@ class Dialect(Protocol):
         """Return the events of an error that comes after the headers."""
 
     def error_body(self, body: bytes) -> bytes | None:
-        """Return a provider's error body as one line of JSON; None when it is not
-        of the dialect's shape.
+        """Return a provider's error body as one line of JSON.
+
+        None if it has not the dialect's shape.
         """

@@ -1,4 +1,4 @@
-"""Bodies of requests on the wire, for every dialect: read for their view, and edited by splicing.
+"""The bodies of requests, for every dialect: they are read for their view, and edited by splicing.
 
 Members that no rule of ours needs are left for the provider to judge, and stay byte for byte.
 """
@@ -19,43 +19,53 @@ from claw_state.continuity import Anchor
 
 _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 type Changes = dict[str, bytes | None]
+"""The changes of an object (``json_splice.edit``): None removes a member."""
 
 
 def encode(value: object) -> bytes:
-    """Return compact JSON: the same value gives the same bytes, so that a
-    provider's prompt cache holds.
+    """Return compact JSON.
+
+    The same value gives the same bytes, which a provider finds in its prompt cache.
     """
     return _encoder.encode(value).encode(errors="surrogatepass")
 
 
 def array_member(body: json_splice.Object, name: str) -> bytes:
-    """Return the array of that name; an absent one is empty."""
+    """Return the array of that name; b"[]" if it is absent or null."""
     value = body.value(name)
-    return b"[]" if value in (None, b"null") else value or b"[]"
+    if value is None or value == b"null":
+        return b"[]"
+    return value
 
 
 def insert_messages(
     messages: bytes, insertions: Mapping[int, bytes], *cuts: tuple[int, int, bytes]
 ) -> bytes:
-    """Insert hidden messages right before the message at their index; ``cuts`` are
-    other edits of the same array.
+    """Insert hidden messages, each right before the message at its index.
+
+    ``cuts`` are other edits of the same array.
     """
-    places = json_splice.element_spans(messages) if insertions else []
-    return json_splice.splice(
-        messages,
-        [*((places[i][0], places[i][0], hidden + b",") for i, hidden in insertions.items()), *cuts],
-    )
+    all_cuts = [*cuts]
+    if insertions:
+        spans = json_splice.element_spans(messages)
+        for index, hidden in insertions.items():
+            start, _ = spans[index]
+            all_cuts.append((start, start, hidden + b","))
+
+    return json_splice.splice(messages, all_cuts)
 
 
 def insert_hidden_rounds(body: bytes, transcript: str, insertions: Mapping[int, bytes]) -> bytes:
-    """Return a request with hidden messages in the array of that name, and else as it was.
+    """Return a request with hidden messages in the array ``transcript``, and otherwise as it was.
 
     Raises ``JsonSpliceError``.
     """
     if not insertions:
         return body
+
     parsed = json_splice.Object(body)
-    return parsed.edit({transcript: insert_messages(array_member(parsed, transcript), insertions)})
+    messages = array_member(parsed, transcript)
+    return parsed.edit({transcript: insert_messages(messages, insertions)})
 
 
 def append_text(content: bytes, text: str) -> bytes:
@@ -64,6 +74,7 @@ def append_text(content: bytes, text: str) -> bytes:
         return json_splice.append(content, [encode({"type": "text", "text": text})])
     if content[:1] != b'"':
         return encode(text)
+
     separator = b"" if content == b'""' else b"\\n\\n"
     end = len(content) - 1
     return json_splice.splice(content, [(end, end + 1, separator + encode(text)[1:])])
@@ -75,22 +86,24 @@ def request_variants(
     choice: Callable[[ToolUse], Changes],
     transcript: str = "messages",
 ) -> Callable[[ToolUse], ProviderRequest]:
-    """Return the edited request for each use of tools, made when it is needed: bodies may be large.
+    """Return a function that returns the edited request for a use of tools.
 
-    ``transcript``: the member whose end hidden rounds are put to.
+    Each is made when it is needed, and once: bodies may be large. ``choice`` returns the changes of
+    the tool choice. Hidden rounds go to the end of the member ``transcript``.
     """
     built: dict[ToolUse, ProviderRequest] = {}
 
     def build(use: ToolUse) -> ProviderRequest:
         if use not in built:
-            built[use] = ProviderRequest(*body.split(changes | choice(use), transcript))
+            head, tail = body.split(changes | choice(use), transcript)
+            built[use] = ProviderRequest(head, tail)
         return built[use]
 
     return build
 
 
 ABSENT = msgspec.Raw(b"null")
-_RESULTS = ("tool", "function")
+_RESULT_ROLES = ("tool", "function")
 
 
 class _Request(Protocol):
@@ -106,7 +119,7 @@ class _Message(Protocol):
 def decode_request[R: _Request](decoder: msgspec.json.Decoder[R], body: bytes, name: str) -> R:
     """Return a request's view.
 
-    Raises ``UnreadableRequestError`` with a sentence that says that it is no ``name``.
+    Raises ``UnreadableRequestError``, with a sentence that says that the request is not a ``name``.
     """
     try:
         json_splice.check_utf8(body)
@@ -115,20 +128,23 @@ def decode_request[R: _Request](decoder: msgspec.json.Decoder[R], body: bytes, n
         raise UnreadableRequestError(f"the request is not a {name}: it is not UTF-8") from error
     except (msgspec.DecodeError, RecursionError) as error:
         raise UnreadableRequestError(f"the request is not a {name}: {error}") from error
+
     if len(view.messages) > MAX_MESSAGES:
         raise UnreadableRequestError(f"the request has more than {MAX_MESSAGES} messages")
     return view
 
 
 def unique_ids(ids: Iterable[object], prefix: str) -> list[str]:
-    """Return an id of its own for each call: one that is missing or taken is
-    minted, of letters and digits only.
+    """Return an id of its own for each call.
+
+    For one that is missing or repeated, a new one is made of ``prefix`` and the call's index.
     """
     unique: dict[str, None] = {}
     for index, own in enumerate(ids):
-        unique[
-            own if isinstance(own, str) and own and own not in unique else f"{prefix}{index}"
-        ] = None
+        if isinstance(own, str) and own and own not in unique:
+            unique[own] = None
+        else:
+            unique[f"{prefix}{index}"] = None
     return [*unique]
 
 
@@ -145,7 +161,8 @@ def evidence_reader[M: _Message](
 ) -> Callable[[], Evidence]:
     """Return a function that reads the evidence once.
 
-    ``key_of``: the key of an assistant's message with its text.
+    ``parts_of`` returns the visible texts of a message, ``key_of`` the key of an assistant's
+    message with its text.
     """
 
     @cache
@@ -153,9 +170,10 @@ def evidence_reader[M: _Message](
         anchors: dict[int, Anchor] = {}
         gaps: dict[int, Anchor] = {}
         transcript = Transcript()
-        is_unanswered = False
+        is_unanswered = False  # True if nobody has answered the messages so far
+
         for index, message in enumerate(messages):
-            if message.role in _RESULTS:
+            if message.role in _RESULT_ROLES:
                 is_unanswered = True
             elif message.role == "user":
                 gap = transcript.add_user(*parts_of(message))
@@ -167,6 +185,7 @@ def evidence_reader[M: _Message](
                 anchors[index] = transcript.add_assistant(key_of(message, text), text)
                 transcript.add_text(text)
                 is_unanswered = False
+
         return Evidence(anchors, gaps, transcript.before, transcript.earlier)
 
     return evidence

@@ -28,6 +28,8 @@ from claw_mediate.telemetry.event_log import EventLog
 
 @dataclass(frozen=True, slots=True)
 class ContextSources:
+    """The services that text for system prompts comes from."""
+
     client: ContextClient
     feeds: FeedReader
     memories: MemoryClient
@@ -65,9 +67,8 @@ class PromptContext:
 
     def has_context(self, agent: Agent) -> bool:
         """Return whether anything may be added to this agent's requests."""
-        return bool(
-            self._time_line or agent.feeds or agent.blocks or (agent.memory and agent.memory.recall)
-        )
+        has_memories = agent.memory is not None and agent.memory.recall is not None
+        return self._time_line or has_memories or bool(agent.feeds or agent.blocks)
 
     async def text(
         self, agent: Agent, view: RunnerRequest, redactor: Redactor, *, recall: bool = True
@@ -80,18 +81,14 @@ class PromptContext:
             self._memories.recall(agent, view, redactor) if recall else _no_memories(),
             self.feeds.read(agent),
         )
-        before, after = (
-            [block_section(block) for block in agent.blocks if block.placement == placement]
-            for placement in ("before_feeds", "after_feeds")
-        )
-        remembered = memory_section(agent.memory.service, memories) if agent.memory else ""
-        sections = [
-            remembered,
-            *before,
-            *self._feed_sections(agent, view, feeds),
-            *after,
-            self._time(agent),
-        ]
+
+        sections: list[str] = []
+        if agent.memory:
+            sections.append(memory_section(agent.memory.service, memories))
+        sections += _block_sections(agent, "before_feeds")
+        sections += self._feed_sections(agent, view, feeds)
+        sections += _block_sections(agent, "after_feeds")
+        sections.append(self._time(agent))
         return redactor.text(assemble(sections))
 
     def retain(self, agent: Agent, entry: JsonObject, redactor: Redactor) -> None:
@@ -113,12 +110,12 @@ class PromptContext:
             section, status = _section(snapshot)
             size = len(section.encode())
             if status == "included" and total + size > self.feeds.limits.total_bytes:
-                section = feed_notice(
-                    feed.name, feed.source, "left out, for all feeds together are too long"
-                )
+                reason = "left out, for all feeds together are too long"
+                section = feed_notice(feed.name, feed.source, reason)
                 status = "skipped_total_cap"
             elif status == "included":
                 total += size
+
             sections.append(section)
             self._log.event(
                 "feed_injection",
@@ -136,11 +133,12 @@ class PromptContext:
         return sections
 
     def _time(self, agent: Agent) -> str:
-        """Return the original's line, ``Current time: 2006-01-02 3:04 PM UTC
-        (UTC)``; "" if it is off.
+        """Return the original system's line, ``Current time: 2006-01-02 3:04 PM UTC (UTC)``; "" if
+        it is off.
         """
         if not self._time_line:
             return ""
+
         name = agent.metadata.timezone
         try:
             zone = ZoneInfo(name)
@@ -150,25 +148,33 @@ class PromptContext:
                 self._log.event(
                     "intervention", agent, intervention="timezone_unknown", timezone=name
                 )
-            name, zone = "UTC", None
+            name = "UTC"
+            zone = None
+
         now = self._now().astimezone(zone or UTC)
         half = "AM" if now.hour < 12 else "PM"  # noqa: PLR2004 - noon
-        return (
-            f"Current time: {now:%Y-%m-%d} {now.hour % 12 or 12}:{now:%M} {half} "
-            f"{now.tzname()} ({name})"
-        )
+        clock = f"{now.hour % 12 or 12}:{now:%M} {half}"
+        return f"Current time: {now:%Y-%m-%d} {clock} {now.tzname()} ({name})"
 
 
 def _section(snapshot: FeedSnapshot) -> tuple[str, str]:
-    """Return (the feed's section of the prompt, its ``feed_status`` in the log)."""
+    """Return the feed's section of the prompt, and its ``feed_status`` in the log."""
     feed = snapshot.feed
     if snapshot.text is None:
         return feed_notice(feed.name, feed.source, "unavailable at the moment"), "unavailable"
     if not snapshot.text:
         return "", "empty"
-    notes = [f"{snapshot.stale_seconds} seconds old"] if snapshot.stale_seconds is not None else []
-    notes += ["cut: it goes on"] if snapshot.is_cut else []
+
+    notes: list[str] = []
+    if snapshot.stale_seconds is not None:
+        notes.append(f"{snapshot.stale_seconds} seconds old")
+    if snapshot.is_cut:
+        notes.append("cut: it goes on")
     return feed_section(feed.name, feed.source, snapshot.text, notes), "included"
+
+
+def _block_sections(agent: Agent, placement: str) -> list[str]:
+    return [block_section(block) for block in agent.blocks if block.placement == placement]
 
 
 async def _no_memories() -> list[str]:

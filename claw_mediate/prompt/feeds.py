@@ -3,8 +3,8 @@
     younger than its TTL            used
     older, by less than its TTL     used; refreshed in the background
     older still, or never fetched   the turn waits for the fetch
-    the fetch fails                 the youngest copy with its age, ours or another worker's, or a note; not fetched again for a
-                                    while
+    the fetch fails                 the youngest copy with its age, ours or another worker's, or a
+                                    note; not fetched again for a while
 
 The third rule keeps yesterday's price from passing for today's. A fetch belongs to no turn: it goes
 on when its runner leaves, and concurrent turns share it.
@@ -16,6 +16,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
 
 import msgspec
@@ -29,9 +30,11 @@ from claw_mediate.http.headers import bearer
 from claw_mediate.prompt.fetch import ContextClient, FetchRequest, FetchResult, identity_headers
 from claw_mediate.telemetry.event_log import EventLog
 
-# Pause after a failure, or the feed's TTL if shorter: otherwise every turn would wait for the feed
-# again
+_REDIRECTS = range(HTTPStatus.MULTIPLE_CHOICES, HTTPStatus.BAD_REQUEST)
 _RETRY_SECONDS = 10.0
+"""Pause after a failure, or the feed's TTL if shorter: otherwise every turn would wait for the feed
+again.
+"""
 
 
 type AskWorkers = Callable[[bytes], Awaitable[Mapping[int, bytes]]]
@@ -101,8 +104,8 @@ class FeedReader:
         clock: Callable[[], float] = time.monotonic,
         ask_workers: AskWorkers | None = None,
     ) -> None:
-        """``ask_workers`` is given where this proxy has several: what one has read,
-        all have when the source is gone.
+        """``ask_workers`` is given where this proxy has several workers: when the source is gone,
+        each of them has what one of them has read.
         """
         self.limits = limits
         self._ask_workers = ask_workers
@@ -110,9 +113,8 @@ class FeedReader:
         self._secrets = secrets
         self._log = log
         self._clock = clock
-        self._cache: dict[
-            str, dict[str, _CacheEntry]
-        ] = {}  # By agent and URL; only URLs that the agent still has
+        self._cache: dict[str, dict[str, _CacheEntry]] = {}
+        """By agent and URL; only URLs that the agent still has."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def read(self, agent: Agent) -> list[FeedSnapshot]:
@@ -132,8 +134,8 @@ class FeedReader:
             await asyncio.wait(self._tasks)
 
     def reply(self, question: bytes) -> bytes:
-        """Return what another worker asked for: our copy of an agent's feed; empty
-        if there is none.
+        """Return what another worker asked for: our copy of an agent's feed; empty if there is
+        none.
         """
         asked = _read_question(question)
         entry = self._cache.get(asked.agent_id, {}).get(asked.url)
@@ -146,23 +148,31 @@ class FeedReader:
         age = now - entry.fetched if entry.text is not None else math.inf
         if age < feed.ttl:
             return FeedSnapshot(feed, entry.text, entry.is_cut)
+
         if entry.task is None and now >= entry.retry_at:
-            # Never eager, as mitmproxy's tasks are: it may end at once, and then forgets itself
-            # before it is stored here.
-            entry.task = asyncio.Task(
-                self._refresh(agent, feed, entry), loop=asyncio.get_running_loop()
-            )
-            self._tasks.add(entry.task)
-            entry.task.add_done_callback(self._tasks.discard)
+            self._start_refresh(agent, feed, entry)
+
         if entry.task is not None and age >= 2 * feed.ttl:
             await asyncio.wait([entry.task])
             if entry.fetched >= now and not entry.has_failed:
                 return FeedSnapshot(feed, entry.text, entry.is_cut, is_cached=False)
+
         if entry.text is None:
             return FeedSnapshot(feed, None)
-        age = now - entry.fetched
+
         # Another worker's copy may be younger than the TTL, though our own fetch has failed.
-        return FeedSnapshot(feed, entry.text, entry.is_cut, None if age < feed.ttl else round(age))
+        age = now - entry.fetched
+        stale_seconds = None if age < feed.ttl else round(age)
+        return FeedSnapshot(feed, entry.text, entry.is_cut, stale_seconds)
+
+    def _start_refresh(self, agent: Agent, feed: Feed, entry: _CacheEntry) -> None:
+        # Never eager, as mitmproxy's tasks are: it may end at once, and then forgets itself before
+        # it is stored here.
+        entry.task = asyncio.Task(
+            self._refresh(agent, feed, entry), loop=asyncio.get_running_loop()
+        )
+        self._tasks.add(entry.task)
+        entry.task.add_done_callback(self._tasks.discard)
 
     async def _refresh(self, agent: Agent, feed: Feed, entry: _CacheEntry) -> None:
         """Fetch once; keep the old copy on failure."""
@@ -171,30 +181,42 @@ class FeedReader:
             problem = _problem(result)
             entry.has_failed = problem is not None
             if problem is None:
-                entry.is_cut = result.is_cut or len(result.body) > self.limits.feed_bytes
-                body = (
-                    redactor.cut(result.body, self.limits.feed_bytes)
-                    if entry.is_cut
-                    else result.body
-                )
-                entry.text = decode_printable(redactor.document(body), self.limits.feed_bytes)
-                entry.fetched = self._clock()
+                self._store(entry, result, redactor)
             else:
                 entry.retry_at = self._clock() + min(_RETRY_SECONDS, max(feed.ttl, 1))
                 await self._take_copy(agent, feed, entry)
+
             self._log_fetch(agent, feed, result, problem)
         finally:
             entry.task = None
+
+    def _store(self, entry: _CacheEntry, result: FetchResult, redactor: Redactor) -> None:
+        """Store what was fetched, without secrets, and no more of it than a feed may have."""
+        max_bytes = self.limits.feed_bytes
+        body = result.body
+        entry.is_cut = result.is_cut or len(body) > max_bytes
+        if entry.is_cut:
+            body = redactor.cut(body, max_bytes)
+
+        entry.text = decode_printable(redactor.document(body), max_bytes)
+        entry.fetched = self._clock()
 
     async def _take_copy(self, agent: Agent, feed: Feed, entry: _CacheEntry) -> None:
         """Take the youngest copy that another worker has, if it is younger than ours."""
         if self._ask_workers is None:
             return
+
         replies = await self._ask_workers(_encode(_Question(agent.id, feed.url)))
-        for copy in (_read_copy(reply) for reply in replies.values() if reply):
+        for reply in replies.values():
+            if not reply:
+                continue
+
+            copy = _read_copy(reply)
             fetched = self._clock() - copy.age
             if entry.text is None or fetched > entry.fetched:
-                entry.text, entry.is_cut, entry.fetched = copy.text, copy.is_cut, fetched
+                entry.text = copy.text
+                entry.is_cut = copy.is_cut
+                entry.fetched = fetched
 
     async def _fetch(self, agent: Agent, feed: Feed) -> tuple[FetchResult, Redactor]:
         """Return the result, and a redactor of the secrets that the response may repeat."""
@@ -202,13 +224,18 @@ class FeedReader:
             credential = None if feed.auth is None else resolve_secret(self._secrets, feed.auth)
         except MissingCredentialError:
             return FetchResult(0, failure="credential_missing"), Redactor(agent.secrets)
-        redactor = Redactor([*agent.secrets, *([credential] if credential else [])])
+
+        secrets = [*agent.secrets]
         headers = [
             *identity_headers(agent),
             ("accept", "application/json, text/plain;q=0.9, */*;q=0.5"),
         ]
         if credential is not None:
+            secrets.append(credential)
             headers.append(bearer(credential))
+
+        # A secret that the bound would cut in two must still be found.
+        redactor = Redactor(secrets)
         max_bytes = self.limits.feed_bytes + redactor.max_form_bytes
         request = FetchRequest("GET", feed.url, headers, None, max_bytes, self.limits.seconds)
         return await self._client.fetch(agent.id, request), redactor
@@ -216,6 +243,7 @@ class FeedReader:
     def _log_fetch(
         self, agent: Agent, feed: Feed, result: FetchResult, problem: str | None
     ) -> None:
+        fetched_at = datetime.now(UTC).isoformat(timespec="seconds")
         self._log.event(
             "feed_fetch",
             agent,
@@ -225,13 +253,13 @@ class FeedReader:
             latency_ms=result.latency_ms,
             feed_source_bytes=None if result.failure else len(result.body),
             feed_source_exact=not result.failure and not result.is_cut,
-            feed_fetched_at=datetime.now(UTC).isoformat(timespec="seconds")
-            if problem is None
-            else None,
+            feed_fetched_at=fetched_at if problem is None else None,
             error=problem,
         )
 
 
 def _problem(result: FetchResult) -> str | None:
-    is_redirect = result.status is not None and 300 <= result.status < 400  # noqa: PLR2004 - HTTP's redirects
-    return "redirect_refused" if is_redirect else result.problem
+    """Return why a feed could not be fetched; None if it could."""
+    if result.status is not None and result.status in _REDIRECTS:
+        return "redirect_refused"
+    return result.problem

@@ -1,5 +1,5 @@
-"""Client for feeds and memory services: bounded in time and bytes, with connections
-of each agent's own.
+"""The client for feeds and memory services: bounded in time and bytes, with connections of each
+agent's own.
 
 It follows no redirect and uses no proxy of the environment. A failure is one word and never an
 address: it reaches prompts and the log.
@@ -8,6 +8,7 @@ address: it reaches prompts and the log.
 import asyncio
 import time
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 
 import httpx2
 
@@ -16,6 +17,7 @@ from claw_mediate.http.bounded_body import read_bounded
 from claw_mediate.http.client import ConnectionPools
 from claw_mediate.http.headers import Headers, ascii_headers
 
+_SUCCESSES = range(HTTPStatus.OK, HTTPStatus.MULTIPLE_CHOICES)
 _IDLE_SECONDS = 4.0  # Less than the 5 s after which common servers close
 
 
@@ -47,8 +49,10 @@ class FetchResult:
     @property
     def problem(self) -> str | None:
         """The failure, or ``http_STATUS`` of a response that is no success; None for a success."""
-        is_success = self.status is not None and 200 <= self.status < 300  # noqa: PLR2004 - HTTP's successes
-        return self.failure or (None if is_success else f"http_{self.status}")
+        if self.failure:
+            return self.failure
+        is_success = self.status is not None and self.status in _SUCCESSES
+        return None if is_success else f"http_{self.status}"
 
 
 class ContextClient:
@@ -73,7 +77,7 @@ class ContextClient:
                 ) as response,
             ):
                 body, size = await read_bounded(response, request.max_bytes, request.max_bytes)
-            return FetchResult(0, response.status_code, body, size > request.max_bytes)
+            return FetchResult(0, response.status_code, body, is_cut=size > request.max_bytes)
         except TimeoutError:
             return FetchResult(0, failure="timed_out")
         except (
@@ -97,6 +101,8 @@ def identity_headers(agent: Agent) -> Headers:
 
     The pod's name is free text; it is left out if no header can hold it.
     """
+    headers = [("user-agent", "clawdapus"), ("x-claw-id", agent.id)]
     pod = agent.metadata.pod
-    pod_header = [("x-claw-pod", pod)] if pod.isascii() and pod.isprintable() else []
-    return [("user-agent", "clawdapus"), ("x-claw-id", agent.id), *pod_header]
+    if pod.isascii() and pod.isprintable():
+        headers.append(("x-claw-pod", pod))
+    return headers

@@ -15,6 +15,7 @@ import msgspec
 from claw_contract.base import JsonObject
 from claw_contract.context_files import Memory
 from claw_contract.redaction.redactor import Redactor
+from claw_contract.secret import Secret
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.prompt_context import decode_printable, flatten_name, redact_credentials
 from claw_mediate.dialects.base import RunnerRequest
@@ -58,21 +59,17 @@ class MemoryClient:
         memory = agent.memory
         if memory is None or memory.recall is None:
             return []
-        body = redactor.document(
-            msgspec.json.encode(
-                {
-                    "agent_id": agent.id,
-                    "pod": agent.metadata.pod,
-                    "messages": [
-                        {"role": "user", "content": text} for text in _latest(view.user_texts)
-                    ],
-                    "metadata": _metadata(agent, view.model),
-                }
-            )
-        )
-        result = await self._post(
-            agent, memory, memory.recall.path, body, memory.recall.timeout_ms / 1000
-        )
+
+        question = {
+            "agent_id": agent.id,
+            "pod": agent.metadata.pod,
+            "messages": [{"role": "user", "content": text} for text in _latest(view.user_texts)],
+            "metadata": _metadata(agent, view.model),
+        }
+        body = redactor.document(msgspec.json.encode(question))
+        seconds = memory.recall.timeout_ms / 1000
+        result = await self._post(agent, memory, memory.recall.path, body, seconds)
+
         accepted, removed, problem = _read_memories(result)
         texts = [redactor.text(text) for text in accepted]
         size = sum(len(text.encode()) for text in texts)
@@ -93,20 +90,15 @@ class MemoryClient:
         memory = agent.memory
         if memory is None or memory.retain is None:
             return
+
         if len(self._retaining) >= MAX_IN_FLIGHT:
+            model = entry.get("requested_model")
             skipped = FetchResult(0, failure="too_many_in_flight")
-            self._log_operation(
-                agent,
-                entry.get("requested_model"),
-                "retain",
-                skipped,
-                skipped.failure,
-                status="skipped",
-            )
+            self._log_operation(agent, model, "retain", skipped, skipped.failure, status="skipped")
             return
-        task = asyncio.ensure_future(
-            self._retain(agent, memory, memory.retain.path, entry, redactor)
-        )
+
+        retained = self._retain(agent, memory, memory.retain.path, entry, redactor)
+        task = asyncio.ensure_future(retained)
         self._retaining.add(task)
         task.add_done_callback(self._retaining.discard)
 
@@ -133,18 +125,21 @@ class MemoryClient:
     async def _post(
         self, agent: Agent, memory: Memory, path: str, body: bytes, seconds: float
     ) -> FetchResult:
+        credential: Secret | None = None
         try:
-            credential = (
-                None if memory.auth is None else resolve_secret(self._secrets, memory.auth.token)
-            )
+            if memory.auth is not None:
+                credential = resolve_secret(self._secrets, memory.auth.token)
         except MissingCredentialError:
             return FetchResult(0, failure="credential_missing")
+
         headers = [
             *identity_headers(agent),
             ("accept", "application/json"),
             ("content-type", "application/json"),
-            *([bearer(credential)] if credential else []),
         ]
+        if credential is not None:
+            headers.append(bearer(credential))
+
         url = memory.base_url.rstrip("/") + path
         request = FetchRequest("POST", url, headers, body, MAX_ANSWER_BYTES, seconds)
         result = await self._client.fetch(agent.id, request)
@@ -168,16 +163,17 @@ class MemoryClient:
         ``more``: ``blocks``, ``size`` and ``removed`` of a recall; ``status`` if not by the result.
         """
         assert agent.memory is not None
+        status = "succeeded"
+        if problem is not None:
+            status = "timed_out" if problem == "timed_out" else "failed"
+
         self._log.event(
             "memory_op",
             agent,
             model=model,
             memory_service=agent.memory.service,
             memory_op=operation,
-            memory_status=more.get(
-                "status",
-                "timed_out" if problem == "timed_out" else "failed" if problem else "succeeded",
-            ),
+            memory_status=more.get("status", status),
             memory_blocks=more.get("blocks"),
             memory_bytes=more.get("size"),
             memory_removed=more.get("removed"),
@@ -188,15 +184,19 @@ class MemoryClient:
 
 
 def _latest(messages: tuple[str, ...]) -> list[str]:
-    """Return the latest messages that fit into ``MAX_QUERY_BYTES``, oldest first;
-    the first one may be cut at its end.
+    """Return the latest messages that fit into ``MAX_QUERY_BYTES``, oldest first.
+
+    The first one may be cut at its end.
     """
-    room, latest = MAX_QUERY_BYTES, []
-    for text in reversed(messages):
+    latest: list[str] = []
+    room = MAX_QUERY_BYTES
+    for message in reversed(messages):
         if room <= 0:
             break
-        latest.append(decode_printable(text.encode(errors="replace"), room))
-        room -= len(latest[-1].encode())
+        text = decode_printable(message.encode(errors="replace"), room)
+        latest.append(text)
+        room -= len(text.encode())
+
     return latest[::-1]
 
 
@@ -210,7 +210,7 @@ def _metadata(agent: Agent, model: object) -> JsonObject:
 
 
 def _read_memories(result: FetchResult) -> tuple[list[str], int, str | None]:
-    """Return (accepted memories, number of rejected ones, problem)."""
+    """Return the accepted memories, the number of rejected ones, and the problem, if any."""
     if result.problem:
         return [], 0, result.problem
     if result.is_cut:
@@ -219,33 +219,38 @@ def _read_memories(result: FetchResult) -> tuple[list[str], int, str | None]:
         memories = msgspec.json.decode(result.body, type=_Answer).memories
     except (msgspec.DecodeError, RecursionError):
         return [], 0, "answer_not_readable"
+
     accepted: list[str] = []
     room = MAX_TEXT_BYTES
     for entry in memories:
         text = _memory_text(entry)
-        if text is not None and len(accepted) < MAX_BLOCKS and (size := len(text.encode())) <= room:
+        if text is None or len(accepted) >= MAX_BLOCKS:
+            continue
+        size = len(text.encode())
+        if size <= room:
             accepted.append(text)
             room -= size
+
     return accepted, len(memories) - len(accepted), None
 
 
 def _memory_text(entry: Any) -> str | None:
-    """Return one memory as text for the model; None if it is malformed, empty or
-    only repeats the conversation.
+    """Return one memory as text for the model; None if it is malformed, empty or only repeats the
+    conversation.
     """
     try:
         memory = msgspec.convert(entry, _RecalledMemory)
     except msgspec.ValidationError:
         return None
-    kind, source = memory.kind.strip().lower(), memory.source.strip().lower()
-    text = redact_credentials(
-        decode_printable(memory.text.encode(errors="replace"), MAX_TEXT_BYTES + 1)
-    )
+
+    kind = memory.kind.strip().lower()
+    source = memory.source.strip().lower()
+    # One byte more than fits: a longer text does not, and is rejected.
+    whole = decode_printable(memory.text.encode(errors="replace"), MAX_TEXT_BYTES + 1)
+    text = redact_credentials(whole)
     if not text or kind in _RAW or source in _RAW:
         return None
-    marks = [
-        f"{name}={flatten_name(value)}"
-        for name, value in (("kind", kind), ("source", source), ("ts", memory.ts))
-        if value
-    ]
+
+    named = {"kind": kind, "source": source, "ts": memory.ts}
+    marks = [f"{name}={flatten_name(value)}" for name, value in named.items() if value]
     return f"[{', '.join(marks)}]\n{text}" if marks else text

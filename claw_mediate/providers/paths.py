@@ -15,7 +15,7 @@ from claw_contract.known_providers import KNOWN_PROVIDERS
 from claw_contract.opened_paths import OpenedPath, find_credentials
 from claw_contract.providers import ApiFormat
 from claw_mediate.agents.directory import Agent
-from claw_mediate.core.api_paths import find_stored, read_query, resolve_path
+from claw_mediate.core.api_paths import find_kept, read_query, resolve_path
 from claw_mediate.core.http import Request, RunnerResponse, refuse
 from claw_mediate.core.known_paths import (
     KNOWN_PATHS,
@@ -73,8 +73,8 @@ class PathTables:
         """
         if self.find(request) is not None:
             return True
-        stored = find_stored(request.path)
-        return stored is not None and stored.prefix.lower() in self._base(request.host).prefixes
+        kept = find_kept(request.path)
+        return kept is not None and kept.prefix.lower() in self._base(request.host).prefixes
 
     def _base(self, host: str | None) -> ApiBase:
         if host is None:

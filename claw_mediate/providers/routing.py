@@ -50,7 +50,7 @@ from claw_mediate.providers.paths import PathTables
 from claw_mediate.providers.registry import ProviderRegistry
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.telemetry.timing import Stopwatch
-from claw_state.ownership import OwnedObject, ProviderObject
+from claw_state.ownership import KeptObject, ProviderObject
 
 NO_KEY = "no_provider_key"
 KEY_UNAVAILABLE = "provider_key_unavailable"  # ``NO_KEY`` as the reason of a failover
@@ -169,7 +169,7 @@ class Router:
         requester: Requester,
         request: Request,
         view: RunnerRequest | None,
-        kept: OwnedObject | ProviderObject | None = None,
+        kept: KeptObject | ProviderObject | None = None,
     ) -> Sequence[Candidate] | RunnerResponse:
         """Return at least one candidate, best first; or the refusal.
 
@@ -185,7 +185,8 @@ class Router:
         if isinstance(found, RunnerResponse):
             return found
         if kept is None:
-            return found[:1] if view is not None and view.is_bound else found
+            is_bound = view is not None and view.kept is not None and view.kept.is_bound
+            return found[:1] if is_bound else found
         keepers = [candidate for candidate in found if candidate.provider.name == kept.provider]
         if not keepers:
             return _refuse_kept(request, view, kept)
@@ -402,11 +403,12 @@ def log_failover(
 
 
 def _refuse_kept(
-    request: Request, view: RunnerRequest | None, kept: OwnedObject | ProviderObject
+    request: Request, view: RunnerRequest | None, kept: KeptObject | ProviderObject
 ) -> RunnerResponse:
     naming: Naming = "response_id"
     if view is not None:
-        naming = "previous_response_id" if view.previous_response else "conversation"
+        is_response = view.kept is not None and view.kept.previous_response
+        naming = "previous_response_id" if is_response else "conversation"
     reason = (
         f"the provider {kept.provider!r}, which keeps it, can't be asked for this request any more"
     )

@@ -1,5 +1,5 @@
-"""The budgets and the price list: the cost of requests, and the refusal of an agent
-that has spent its budget.
+"""The budgets and the price list: the cost of requests, and the refusal of an agent that has spent
+its budget.
 
 A request is counted when it is admitted, durably; history is never read again for it
 (docs/spec/mediation.md section 8). Without a price list, only the costs that providers report are
@@ -9,7 +9,8 @@ With a limit in dollars:
 
     admission        reserves what the request may cost; it must fit into what is left
     while it runs    the reservation is renewed, and grows with each model call of a turn
-    the end          the cost takes the place of the reservation: the true one, or an estimate of what was received
+    the end          the cost takes the place of the reservation: the true one, or an estimate of
+                     what was received
 """
 
 import asyncio
@@ -18,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Literal
 from weakref import WeakSet
@@ -52,18 +54,16 @@ from claw_state.url import StoreError
 
 type FailMode = Literal["open", "closed"]
 """Requests while the spending can't be read: they pass ("open"), or they get 503 ("closed")."""
-# SDKs wait no longer than a minute for a ``Retry-After``; with a longer one they come back at once
 _MAX_RETRY_SECONDS = 60
+"""SDKs wait at most a minute for a ``Retry-After``; with a longer one they come back at once."""
 _PAUSES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.3)
 """Seconds between the tries to admit a request that only others under way keep out.
 
 A runner has its answer a moment before the cost of it is stored: its next request must not be
 refused for that.
 """
-_MAX_MEASURED_IN_LOOP = (
-    256 << 10
-)  # Bytes of a request that are measured in the event loop; a longer one in a thread
-_FIRST_ERROR = 400
+_MAX_MEASURED_IN_LOOP = 256 << 10
+"""Bytes of a request that are measured in the event loop; a longer one in a thread."""
 
 
 @dataclass(eq=False, slots=True)
@@ -75,9 +75,8 @@ class Admission:
 
     size: RequestSize
     reservation: Reservation | None
-    is_under_way: bool = (
-        False  # True from when it goes to a provider: from there on its end is reported
-    )
+    is_under_way: bool = False
+    """True from the moment it goes to a provider: from then on its end is reported."""
     spent: float = 0.0  # The cost of the model calls of a turn, as far as they have answered
     lost: float = 0.0  # The estimate of those whose answer, or its usage, never came
     per_call: float = 0.0  # The estimate of each
@@ -98,17 +97,16 @@ class PriceList:
         return compute_cost(usage, find_price(self._prices.root, provider, model))
 
     def find(self, provider: str, model: str) -> Price | None:
-        """Return the price of a model, or the dearest of the list where it is not
-        there; None for an empty list.
+        """Return the price of a model, or the dearest one if the list does not have it; None for an
+        empty list.
         """
         self._reload()
-        return find_price(self._prices.root, provider, model) or find_dearest_price(
-            self._prices.root, model
-        )
+        own = find_price(self._prices.root, provider, model)
+        return own or find_dearest_price(self._prices.root, model)
 
     def expect(self, agent: Agent, model: str) -> Price | None:
-        """Return the dearest price that a request for a model may have, before it
-        is known who will answer.
+        """Return the dearest price that a request for a model may have, before it is known who will
+        answer.
         """
         self._reload()
         return find_dearest_price(self._prices.root, _expected_model(agent, model))
@@ -118,18 +116,24 @@ class PriceList:
 
         A broken list counts as none, with one event: a wrong price is worse.
         """
-        if (now := file_version(self._file)) == self._known:
+        version = file_version(self._file)
+        if version == self._known:
             return
-        self._known, self._prices = now, Prices({})
-        if now is None:
+
+        self._known = version
+        self._prices = Prices({})
+        if version is None:
             return
+
         try:
             self._prices = Prices.model_validate_json(read_file(self._file))
-        except (OSError, ValidationError) as error:
-            reason = (
-                error.strerror or "unreadable" if isinstance(error, OSError) else error_line(error)
-            )
-            self._log.event("error", error="prices_not_read", reason=reason)
+        except OSError as error:
+            self._report_unread(error.strerror or "unreadable")
+        except ValidationError as error:
+            self._report_unread(error_line(error))
+
+    def _report_unread(self, reason: str) -> None:
+        self._log.event("error", error="prices_not_read", reason=reason)
 
 
 class Budgets:
@@ -148,39 +152,41 @@ class Budgets:
         self._log = log
         self._fail_mode = fail_mode
         self._clock = clock
-        self._warned: dict[
-            str, float
-        ] = {}  # When each agent's requests of unknown cost were last logged
+        self._warned: dict[str, float] = {}
+        """When each agent's requests of unknown cost were last logged."""
         self._under_way: WeakSet[Reservation] = WeakSet()
-        """Those that are renewed.
+        """The reservations that are renewed.
 
-        What is lost without a report of its end is not renewed, and lapses.
+        One that is lost without a report of its end is not renewed, and lapses.
         """
         self._renewal: asyncio.Task[None] | None = None
 
     async def admit(
         self, agent: Agent, request: Request, view: RunnerRequest, turn_id: str = ""
     ) -> RunnerResponse | Admission | None:
-        """Count a request; return the refusal when the agent's budget is spent, or
-        what is reserved for it.
+        """Count a request; return the refusal when the agent's budget is spent, or what is reserved
+        for it.
 
-        ``turn_id``: the turn's, where there is one already: a resumed turn takes the place of its
-        earlier attempt.
+        ``turn_id``: of a turn that has an id already: a resumed turn takes the place of its earlier
+        attempt.
         """
         budget = agent.metadata.budget
         if budget is None or (budget.max_requests is None and budget.limit_usd is None):
             return None
-        admission = (
-            None if budget.limit_usd is None else await self._measure(agent, request, view, turn_id)
-        )
+
+        admission: Admission | None = None
+        if budget.limit_usd is not None:
+            admission = await self._measure(agent, request, view, turn_id)
         try:
             excess = await self._count(agent, budget, admission)
         except StoreError as error:
             if admission is not None:
                 admission.reservation = None
             return self._unavailable(agent, request, view.model, error) or admission
+
         if excess is None:
             return admission
+
         code = "rate_limited" if budget.behavior == "rate_limit" else "budget_exceeded"
         soft = budget.behavior == "soft_alert"
         self._log.event(
@@ -195,13 +201,13 @@ class Budgets:
         return admission if soft else _refusal(request, code, budget, excess)
 
     def has_limit_usd(self, agent: Agent) -> bool:
-        """Return whether the agent is refused what it can't pay: a soft limit in
-        dollars only warns.
+        """Return whether the agent is refused what it can't pay: a soft limit in dollars only
+        warns.
         """
         budget = agent.metadata.budget
-        return (
-            budget is not None and budget.limit_usd is not None and budget.behavior != "soft_alert"
-        )
+        if budget is None or budget.limit_usd is None:
+            return False
+        return budget.behavior != "soft_alert"
 
     @contextmanager
     def held(self, agent: Agent, model: str, admission: Admission | None) -> Iterator[None]:
@@ -219,20 +225,22 @@ class Budgets:
     def cost_of_answer(
         self, provider: str, model: str, answer: ReceivedAnswer, admission: Admission | None
     ) -> Cost:
-        """Return the cost of one answer of a provider; of a request with a limit in
-        dollars an estimate if need be.
+        """Return the cost of one answer of a provider; with a limit in dollars an estimate if need
+        be.
         """
-        known = self._prices.cost(provider, model, answer.usage) if answer.is_usage_final else None
+        known: float | None = None
+        if answer.is_usage_final:
+            known = self._prices.cost(provider, model, answer.usage)
         if admission is None:
             return Cost(known)
 
         known = self._believable(provider, model, answer.usage, known)
-
-        was_refused = answer.status is None or answer.status >= _FIRST_ERROR
+        was_refused = answer.status is None or answer.status >= HTTPStatus.BAD_REQUEST
         if was_refused and not answer.usage:
             return FREE
         if known is not None:
             return Cost(known)
+
         price = self._prices.find(provider, model)
         if price is not None:
             return Cost(None, estimate_answer(answer, admission.size, price))
@@ -241,8 +249,8 @@ class Budgets:
     def cost_of_turn(
         self, provider: str, model: str, usage: JsonObject, admission: Admission | None
     ) -> Cost:
-        """Return the cost of a turn by the usage of its model calls, with an
-        estimate for those that have none.
+        """Return the cost of a turn by the usage of its model calls, with an estimate for those
+        that have none.
         """
         known = self._prices.cost(provider, model, usage)
         if admission is None:
@@ -259,17 +267,18 @@ class Budgets:
         self, provider: str, model: str, body: bytes, usage: JsonObject | None, admission: Admission
     ) -> None:
         """Note a turn's model call; ``usage``: empty, or None, if nobody will ever know it."""
-        cost = self._believable(
-            provider, model, usage or {}, self._prices.cost(provider, model, usage or {})
-        )
+        usage = usage or {}
+        priced = self._prices.cost(provider, model, usage)
+        cost = self._believable(provider, model, usage, priced)
         if cost is not None:
             admission.spent += cost
             return
 
-        estimate = self._estimate_by_usage(provider, model, usage or {})
+        estimate = self._estimate_by_usage(provider, model, usage)
         price = self._prices.find(provider, model)
         if estimate is None and price is not None:
             estimate = price_tokens(price, count_tokens(body), admission.size.output_tokens)
+
         lost = admission.per_call if estimate is None else estimate
         admission.lost += lost
         admission.spent += lost
@@ -277,27 +286,32 @@ class Budgets:
     def _believable(
         self, provider: str, model: str, usage: JsonObject, cost: float | None
     ) -> float | None:
-        """Return a cost, or None for one of nothing though its model has a price:
-        that usage says nothing.
+        """Return a cost, or None for a cost of 0 of a model that has a price: its usage says
+        nothing.
         """
         price = self._prices.find(provider, model)
         has_price = price is not None and (price.input > 0 or price.output > 0)
-        return None if cost == 0 and has_price and "cost" not in usage else cost
+        if cost == 0 and has_price and "cost" not in usage:
+            return None
+        return cost
 
     def _estimate_by_usage(self, provider: str, model: str, usage: JsonObject) -> float | None:
-        """Return the cost of a usage at the dearest price, for a model that has
-        none; None if nothing can be computed.
+        """Return the cost of a usage, at the dearest price for a model that has none; None if
+        nothing can be computed.
         """
         price = self._prices.find(provider, model)
-        return None if price is None else compute_cost(usage, price) or None
+        if price is None:
+            return None
+        return compute_cost(usage, price) or None
 
     async def grow(self, admission: Admission) -> None:
-        """Reserve what a turn has cost so far, and as much as was expected of a
-        model call for its next one.
+        """Reserve what a turn has cost so far, and the expected cost of a model call for its next
+        one.
         """
         reservation = admission.reservation
         if reservation is None or not admission.spent:
             return
+
         reservation.estimate = admission.spent + admission.per_call
         with suppress(StoreError):  # the turn's end reports it
             await self._spending.renew([reservation])
@@ -313,26 +327,30 @@ class Budgets:
             if not self._under_way and self._renewal is not None:
                 self._renewal.cancel()
                 self._renewal = None
+
         if budget is None or (reservation is None and cost == FREE):
             return
-        now = self._clock()
 
         def on_error(reason: str) -> None:
             self._log.event("error", agent, model=model, error="budget_not_written", reason=reason)
 
         charge = Charge(cost.charge, cost.is_known, reservation)
         self._spending.add_cost(agent.id, budget, charge, on_error)
+        if not cost.is_known and budget.limit_usd is not None:
+            self._warn_of_unknown_cost(agent, model, budget, cost)
+
+    def _warn_of_unknown_cost(self, agent: Agent, model: str, budget: Budget, cost: Cost) -> None:
+        """Log that a cost is not known, once in the budget's window."""
+        now = self._clock()
         warned = self._warned.get(agent.id, -math.inf)
-        if not cost.is_known and budget.limit_usd is not None and now - warned >= budget.seconds:
-            self._warned[agent.id] = now
-            reason = "the answer has no usage" if cost.estimated else "the model has no price"
-            self._log.event(
-                "intervention",
-                agent,
-                model=model,
-                intervention="budget_cost_unknown",
-                reason=reason,
-            )
+        if now - warned < budget.seconds:
+            return
+
+        self._warned[agent.id] = now
+        reason = "the answer has no usage" if cost.estimated else "the model has no price"
+        self._log.event(
+            "intervention", agent, model=model, intervention="budget_cost_unknown", reason=reason
+        )
 
     async def close(self) -> None:
         if self._renewal is not None:
@@ -342,36 +360,39 @@ class Budgets:
     async def _measure(
         self, agent: Agent, request: Request, view: RunnerRequest, turn_id: str
     ) -> Admission:
-        """Return what a request may cost: its input and output by bytes and
-        declared limits, at the dearest price.
+        """Return what a request may cost: its input and output by bytes and declared limits, at the
+        dearest price.
         """
         declared = request.header("content-length")
-        length = (
-            int(declared[0]) if declared and declared[0].isascii() and declared[0].isdigit() else 0
-        )
+        length = 0
+        if declared and declared[0].isascii() and declared[0].isdigit():
+            length = int(declared[0])
+
         if len(view.body) > _MAX_MEASURED_IN_LOOP:
             size = await asyncio.to_thread(measure_request, view.body, request.path, length)
         else:
             size = measure_request(view.body, request.path, length)
 
         price = self._prices.expect(agent, view.model)
-        if price is not None and not (
-            price.input or price.output
-        ):  # it costs nothing: there is nothing to reserve
-            return Admission(size, None)
+        if price is not None and not (price.input or price.output):
+            return Admission(size, None)  # It costs nothing: there is nothing to reserve.
+
         estimate = needed = 0.0
         if price is not None:
             estimate = price_tokens(price, size.input_tokens, size.output_tokens)
             # A limit that the runner sets is its own estimate. Else all that is sure is what it has
             # sent.
             needed = estimate if size.is_limited else price_tokens(price, size.input_tokens, 0)
-        return Admission(size, Reservation(turn_id or new_turn_id(), agent.id, estimate, needed))
+
+        reservation = Reservation(turn_id or new_turn_id(), agent.id, estimate, needed)
+        return Admission(size, reservation)
 
     async def _count(
         self, agent: Agent, budget: Budget, admission: Admission | None
     ) -> BudgetExcess | None:
         if admission is None or admission.reservation is None:
             return await self._spending.count_request(agent.id, budget)
+
         reservation = admission.reservation
         excess = await self._spending.count_request(agent.id, budget, reservation)
         for pause in _PAUSES:
@@ -408,25 +429,24 @@ class Budgets:
         )
         if self._fail_mode == "open":
             return None
-        return refuse(
-            request.path,
-            503,
-            "budget_unavailable",
-            "what this agent has spent can't be read at the moment",
-        )
+        message = "what this agent has spent can't be read at the moment"
+        return refuse(request.path, 503, "budget_unavailable", message)
 
 
 def _expected_model(agent: Agent, model: str) -> str:
-    """Return the model that will be asked if all goes well: the policy's first one
-    for a model that it does not allow.
+    """Return the model that will be asked if all goes well: the policy's first one for a model that
+    it does not allow.
     """
     policy = agent.metadata.model_policy
     if policy is None or not policy.allowed:
         return model
-    if any(model and f"/{each.ref}".endswith(f"/{model}") for each in policy.allowed):
+    if model and any(f"/{each.ref}".endswith(f"/{model}") for each in policy.allowed):
         return model
-    primary = next((each for each in policy.allowed if each.slot == "primary"), policy.allowed[0])
-    return primary.ref
+
+    for each in policy.allowed:
+        if each.slot == "primary":
+            return each.ref
+    return policy.allowed[0].ref
 
 
 def _refusal(request: Request, code: str, budget: Budget, excess: BudgetExcess) -> RunnerResponse:
@@ -444,9 +464,10 @@ def _refusal(request: Request, code: str, budget: Budget, excess: BudgetExcess) 
 def _describe(budget: Budget, excess: BudgetExcess) -> str:
     if excess.limit == "max_requests":
         return f"{excess.requests} of {budget.max_requests} requests"
-    reserved = (
-        f", and {excess.reserved:.4f} reserved for requests under way," if excess.reserved else ""
-    )
+
+    reserved = ""
+    if excess.reserved:
+        reserved = f", and {excess.reserved:.4f} reserved for requests under way,"
     return f"{excess.cost:.4f}{reserved} of {budget.limit_usd} US dollars"
 
 

@@ -1,15 +1,16 @@
-"""The checkpoint of one turn: replays the steps that an earlier attempt recorded,
-and records new ones.
+"""The checkpoint of one turn: it replays the steps that an earlier attempt recorded, and records
+new ones.
 
-a call        it is recorded                    the journal can't be written
-────────────  ────────────────────────────────  ───────────────────────────────────────────
-that reads    its result                        it runs
-that writes   its result; or, if it was sent,   it does not run: nothing would keep it from
-              that its outcome is unknown       running twice (nor if it could not be read)
+    a call        it is recorded                    the journal can't be written
+    ────────────  ────────────────────────────────  ───────────────────────────────────────────
+    that reads    its result                        it runs
+    that writes   its result; or, if it was sent,   it does not run: nothing would keep it from
+                  that its outcome is unknown       running twice (nor if it could not be read)
 
 A step that could not be written is written before the next one, or none is: what the model was
 shown is found again as it was, or not at all. This holds also for a call that was not made: a
-resumed turn must not make it behind the model's back. (docs/spec/mediation.md section 5)
+resumed turn must not make it, since the model was told otherwise (docs/spec/mediation.md section
+5).
 """
 
 import asyncio
@@ -58,10 +59,19 @@ _SENT = msgspec.msgpack.encode(_CallRecord())  # The record of a call that is ab
 
 
 def _encode_result(result: ToolResult) -> bytes:
-    status, latency, session = result.status_code, result.latency_ms, result.mcp
-    mcp = None if session is None else (session.server, session.session, session.protocol)
+    mcp: tuple[str, str | None, str] | None = None
+    if result.mcp is not None:
+        mcp = result.mcp.server, result.mcp.session, result.mcp.protocol
+
     record = _CallRecord(
-        result.content, result.ok, result.code, status, latency, result.ran, result.images, mcp
+        content=result.content,
+        ok=result.ok,
+        code=result.code,
+        status_code=result.status_code,
+        latency_ms=result.latency_ms,
+        ran=result.ran,
+        images=result.images,
+        mcp=mcp,
     )
     return msgspec.msgpack.encode(record)
 
@@ -74,21 +84,29 @@ def _decode_result(record: bytes, call: ToolCall) -> ToolResult | InFlight:
         raise StoreError(f"what is kept of a call can't be read: {error}") from error
     if read.content is None:
         return InFlight()
-    result = ToolResult(
-        call, read.content, read.ok, read.code, read.status_code, read.latency_ms, read.ran
+
+    mcp: McpRecord | None = None
+    if read.mcp is not None:
+        server, session, protocol = read.mcp
+        mcp = McpRecord(server=server, session=session, protocol=protocol)
+
+    return ToolResult(
+        call,
+        read.content,
+        read.ok,
+        read.code,
+        read.status_code,
+        read.latency_ms,
+        read.ran,
+        images=read.images,
+        mcp=mcp,
     )
-    mcp = (
-        None
-        if read.mcp is None
-        else McpRecord(server=read.mcp[0], session=read.mcp[1], protocol=read.mcp[2])
-    )
-    return replace(result, images=read.images, mcp=mcp)
 
 
 @dataclass(slots=True)
 class ReplayStats:
-    """The steps taken from an earlier attempt: model responses, calls with a
-    result, calls of unknown outcome.
+    """The steps taken from an earlier attempt: model responses, calls with a result, calls of
+    unknown outcome.
     """
 
     replies: int = 0
@@ -114,14 +132,14 @@ class TurnCheckpoint:
         self._journal = journal
         self.turn_id = turn_id
         self._on_failure: Callable[[str], None] | None = on_failure
-        self._on_resumed: Callable[[ReplayStats], None] | None = (
-            on_resumed if attempt == "resumed" else None
-        )
+        self._on_resumed: Callable[[ReplayStats], None] | None = None
+        if attempt == "resumed":
+            self._on_resumed = on_resumed
         self._stats = ReplayStats()
         self._attempt = attempt
         self._unwritten: deque[_Step] = deque()
-        """Steps that are not written yet, in order: a later one without them would
-        describe another turn.
+        """Steps that are not written yet, in order: a later one without them would describe another
+        turn.
         """
         self._writing = asyncio.Lock()
 
@@ -135,21 +153,19 @@ class TurnCheckpoint:
         return recorded
 
     async def mark_sent(self, round_number: int, response: ModelResponse) -> ModelResponse:
-        """Return an earlier attempt's response with its recorded calls marked: they
-        are not judged again.
+        """Return an earlier attempt's response with its recorded calls marked: they are not judged
+        again.
         """
+        calls: list[ToolCall] = []
         try:
-            records = [
-                await self._call_record(round_number, place, call)
-                for place, call in enumerate(response.calls)
-            ]
+            for place, call in enumerate(response.calls):
+                record = await self._call_record(round_number, place, call)
+                calls.append(replace(call, sent=record is not None))
         except StoreError as error:
             self._report(error)
             return response
-        pairs = zip(response.calls, records, strict=True)
-        return replace(
-            response, calls=tuple(replace(call, sent=record is not None) for call, record in pairs)
-        )
+
+        return replace(response, calls=tuple(calls))
 
     async def record_response(
         self, round_number: int, body: bytes, *, is_answer: bool = False
@@ -174,29 +190,33 @@ class TurnCheckpoint:
     ) -> ToolResult:
         """Return the result of a call: the recorded one, or what running it gives."""
         record_result = partial(self._journal.record_result, self.turn_id, round_number, place)
+        may_write = _may_write(call)
         try:
             record = await self._call_record(round_number, place, call)
             if isinstance(record, ToolResult):
                 self._stats.calls += record.ran
                 return replace(record, replayed=True)
-            if _may_write(call) and record is not None:
+
+            was_sent = record is not None
+            if may_write and was_sent:
                 self._stats.unknown += 1
                 return tool_result.outcome_unknown(call)
-            if _may_write(call):
+            if may_write:
                 await self._record_intent(round_number, place)
         except StoreError as error:
             self._report(error)
-            if _may_write(call):
+            if may_write:
                 refused = tool_result.not_journaled(call)
                 await self._write(partial(record_result, _encode_result(refused)))
                 return refused
+
         result = await run()
         await self._write(partial(record_result, _encode_result(result)))
         return result
 
     async def record_unmade(self, round_number: int, place: int, result: ToolResult) -> None:
-        """Record what the model is shown of a call that was settled without being
-        made: no other attempt may make it.
+        """Record what the model is shown of a call that was settled without being made: no other
+        attempt may make it.
         """
         if _may_write(result.call) and not result.call.sent:
             record = _encode_result(result)
@@ -254,11 +274,12 @@ class TurnCheckpoint:
             await self._journal.record_intent(self.turn_id, round_number, place, _SENT)
 
     async def _write(self, step: _Step) -> None:
-        """Write a step, if the journal has this turn; of a turn that could not be
-        entered nothing is written.
+        """Write a step, if the journal has this turn; of a turn that could not be entered nothing
+        is written.
         """
         if self._attempt == "journal_unavailable":
             return
+
         async with self._writing:
             self._unwritten.append(step)
             try:
@@ -278,10 +299,10 @@ class TurnCheckpoint:
             on_resumed(self._stats)
 
     def _report(self, error: StoreError) -> None:
-        if (
-            isinstance(error, StateUnavailableError) or self._attempt == "journal_unavailable"
-        ):  # which was reported when the turn was looked for
+        # These were reported when the turn was looked for.
+        if isinstance(error, StateUnavailableError) or self._attempt == "journal_unavailable":
             return
+
         on_failure, self._on_failure = self._on_failure, None
         if on_failure is not None:
             on_failure(str(error))

@@ -1,5 +1,8 @@
 """One request on its way through the proxy: as it was read, as it is answered, and how it ended."""
 
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple, Protocol
+
 import msgspec
 
 from claw_contract.redaction.redactor import Redactor
@@ -7,12 +10,12 @@ from claw_mediate.agents.authenticate import Identity
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.http import Request
 from claw_mediate.core.tool_catalog import ToolCatalog
-from claw_mediate.dialects.base import Dialect, MakerRequests, RequestVariants, RunnerRequest
+from claw_mediate.core.types import ModelResponse, Outcome, Round, ToolResult
+from claw_mediate.dialects.base import Dialect, RequestVariants, RunnerRequest
 from claw_mediate.providers.routing import Route
 from claw_mediate.turns.budgets import Admission
-from claw_mediate.turns.conversation import KeptConversation
 from claw_state.journal import AttemptKind
-from claw_state.ownership import OwnedObject, ProviderObject
+from claw_state.ownership import KeptObject, ProviderObject
 
 
 class DialectRequest(msgspec.Struct, frozen=True):
@@ -24,16 +27,12 @@ class DialectRequest(msgspec.Struct, frozen=True):
     dialect: Dialect
     redactor: Redactor
     only_counts: bool = False  # True if the tokens are to be counted, and no model is asked
-    kept: OwnedObject | None = (
-        # What the provider keeps and the request goes on from, where the agent is known to own it
-        None
-    )
-    named_object: ProviderObject | None = (
-        None  # The first file or the like that it names, where the agent owns it
-    )
-    covered: frozenset[str] = (
-        frozenset()
-    )  # Marks of answers that are in it already, beside the request's own copy of them
+    predecessor: KeptObject | None = None
+    """The kept object that the request goes on from, if the agent is known to own it."""
+    named_object: ProviderObject | None = None
+    """The first file or the like that the request names, if the agent owns it."""
+    covered: frozenset[str] = frozenset()
+    """Marks of answers that the provider has already, and that the request repeats."""
     woven: bytes = b""  # Hidden items (comma separated) that were put into the view's body
 
     @property
@@ -41,11 +40,35 @@ class DialectRequest(msgspec.Struct, frozen=True):
         return self.admitted.agent
 
     @property
-    def place(self) -> OwnedObject | ProviderObject | None:
-        """Return what decides about the provider and the key, where the request
-        names what a provider keeps.
+    def place(self) -> KeptObject | ProviderObject | None:
+        """Return the object that decides about the provider and the key, if the request names
+        one.
         """
-        return self.kept or self.named_object
+        return self.predecessor or self.named_object
+
+
+class PreparedRequest(NamedTuple):
+    """A runner's request as providers are sent it: with the managed tools, the hidden rounds of
+    earlier turns and the context.
+    """
+
+    catalog: ToolCatalog
+    build: Callable[[str], RequestVariants]
+    """Returns the request for a provider and model (``ModelResponse.maker``). Cached."""
+    first: str = ""  # The provider and model that is asked first
+    size: int = 0
+    """Bytes of the runner's request: if it is large, requests are written in a thread."""
+    woven: bytes = b""  # Hidden items (comma separated) of earlier turns in the request
+
+
+class ConversationRecord(Protocol):
+    """The record of a conversation that the provider keeps, during one turn."""
+
+    async def note_progress(self, response: ModelResponse, results: Sequence[ToolResult]) -> None:
+        """Record what the provider will wait for if the process ends now."""
+
+    async def note_end(self, outcome: Outcome, last: Round | None, marks: Collection[str]) -> None:
+        """Record what the provider waits for after the turn, and the marks of its answer."""
 
 
 class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,12 +79,11 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
     request: Request
     view: RunnerRequest | None  # None where the request asks no model
     redactor: Redactor
-    route: Route | None = (
-        None  # None where no provider is asked: a call that the runner makes itself (``broker``)
-    )
+    route: Route | None = None
+    """None where no provider is asked: a call that the runner makes itself (``broker``)."""
     admission: Admission | None = None  # None for an agent without a limit in dollars
-    # True for a request of the runner's own housekeeping, which is no part of the conversation
     is_side_request: bool = False
+    """True for the runner's own housekeeping, which is no part of the conversation."""
 
     @property
     def provider(self) -> str:
@@ -79,18 +101,16 @@ class TurnContext(RequestContext, frozen=True, kw_only=True):
     view: RunnerRequest
     route: Route
     dialect: Dialect
-    catalog: ToolCatalog
-    variants: RequestVariants  # The request with the managed tools, for each use of tools
-    requests: MakerRequests | None = (
-        None  # The same for other providers and models than the first; None where there is one
-    )
-    woven: bytes = b""  # Hidden items (comma separated) of earlier turns in the request
+    prepared: PreparedRequest
     session: str = ""  # The conversation, where the runner names it
     fingerprint: str = ""  # The digest by which the request is recognised when it comes again
     attempt: AttemptKind = "first"
-    conversation: KeptConversation | None = (
-        None  # The conversation that the provider puts the turn into
-    )
+    conversation: ConversationRecord | None = None
+    """The conversation that the provider puts the turn into."""
+
+    @property
+    def catalog(self) -> ToolCatalog:
+        return self.prepared.catalog
 
 
 class TurnResult(msgspec.Struct, frozen=True):
@@ -100,8 +120,9 @@ class TurnResult(msgspec.Struct, frozen=True):
     ok: bool
     body: bytes = b""
     content_type: str = "application/json"
-    code: str | None = None  # The error's code: Anthropic's shape has no place for it, the log has
+    code: str | None = None
+    """The error's code: Anthropic's shape has no place for it, the log has."""
     retry_after: str = ""
-    owned: OwnedObject | None = None  # The response, where a provider keeps it
+    kept: KeptObject | None = None  # The record of the response, where a provider keeps it
     latency_ms: int = 0
     headers: tuple[tuple[str, str], ...] = ()  # Of the provider's last response

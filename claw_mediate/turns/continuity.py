@@ -18,7 +18,7 @@ from claw_mediate.dialects.base import Dialect
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.turns.context import DialectRequest, TurnContext
-from claw_mediate.turns.ownership import marks_of
+from claw_mediate.turns.kept.records import marks_of
 from claw_state.continuity import Anchor, ContinuityStore, StoredRounds, join_by_id
 from claw_state.health import StateUnavailableError
 from claw_state.url import StoreError
@@ -36,15 +36,17 @@ class Continuity:
     async def find_hidden_rounds(
         self, incoming: DialectRequest, session: str, turn_id: str | None
     ) -> Mapping[int, bytes]:
-        """Return hidden messages by the index of the message that they go before;
-        the same bytes every time.
+        """Return hidden messages by the index of the message that they go before; the same bytes
+        every time.
         """
         agent, dialect, size = incoming.agent, incoming.dialect, len(incoming.view.body)
-        # It reads every word; whoever has asked before has left it there.
+
+        # The evidence is every word of the conversation: it is read once, and cached by the view.
         evidence = await compute(size, partial(_own_evidence, incoming))
         keys = await compute(size, partial(_keys_of, evidence))
         if not keys:
             return {}
+
         try:
             stored = await self._candidates(agent.id, keys)
             plan = partial(plan_reinjection, evidence, stored, _digest(session), dialect.summarize)
@@ -57,6 +59,7 @@ class Continuity:
                 "error", agent, turn_id=turn_id, error="continuity_not_read", reason=str(error)
             )
             return {}
+
         if recall.event.anchors:
             self._log.event(
                 "continuity",
@@ -68,14 +71,15 @@ class Continuity:
         return recall.insertions
 
     async def _candidates(self, agent_id: str, keys: Sequence[str]) -> list[StoredRounds]:
-        """Ask the store for a few keys at a time, so that a conversation of 100,000
-        messages keeps no other one waiting.
+        """Ask the store for a few keys at a time, so that a conversation of 100,000 messages keeps
+        no other one waiting.
         """
         stored: list[StoredRounds] = []
         for number, batch in enumerate(batched(keys, _BATCH)):
             if number > 0:
                 await asyncio.sleep(0)
             stored += await self._store.find(agent_id, batch)
+
         return join_by_id(stored)
 
     async def remember(
@@ -83,10 +87,9 @@ class Continuity:
     ) -> None:
         """Store the hidden messages that led to an answer or a handoff."""
         session = _digest(context.session)
+        own_anchor = _own(context.dialect, anchor)
         try:
-            await self._store.save(
-                context.agent.id, _own(context.dialect, anchor), session, b",".join(hidden)
-            )
+            await self._store.save(context.agent.id, own_anchor, session, b",".join(hidden))
         except StateUnavailableError:
             return
         except StoreError as error:
@@ -96,16 +99,16 @@ class Continuity:
 
 
 def _uncovered(incoming: DialectRequest) -> Evidence:
-    """Return the evidence without answers that the provider has with their hidden
-    rounds: they would be there twice.
+    """Return the evidence without answers that the provider has with their hidden rounds: these
+    would be there twice.
     """
     evidence, covered = incoming.view.evidence, incoming.covered
     if incoming.view.keeps_rounds:
-        evidence = replace(
-            evidence, gaps={}
-        )  # A failed turn has its place in the conversation itself
+        # A failed turn has its place in the conversation itself.
+        evidence = replace(evidence, gaps={})
     if not covered:
         return evidence
+
     anchors = {
         index: anchor
         for index, anchor in evidence.anchors.items()
@@ -129,18 +132,17 @@ def _own_evidence(incoming: DialectRequest) -> Evidence:
 
 
 def _own(dialect: Dialect, anchor: Anchor) -> Anchor:
-    """Return the anchor with the dialect in its keys: a conversation that goes on
-    in another dialect must not find it.
+    """Return the anchor with the dialect in its keys: a conversation that goes on in another
+    dialect must not find it.
     """
     prefix = f"{dialect.NAME}:"
-    alternatives, names = (
-        tuple([prefix + key for key in keys]) for keys in (anchor.alternatives, anchor.names)
-    )
+    alternatives = tuple([prefix + key for key in anchor.alternatives])
+    names = tuple([prefix + key for key in anchor.names])
     return Anchor(prefix + anchor.key, anchor.before, alternatives, names)
 
 
 def _digest(session: str) -> str:
-    """Return a digest of a session's name, which is only compared; a runner may put
-    anything there.
+    """Return a digest of a session's name, which is only compared; a runner may put anything
+    there.
     """
     return hashlib.sha256(session.encode()).hexdigest() if session else ""

@@ -1,25 +1,25 @@
 """The lookup of retries: a runner that sends a request again finds its turn
 (docs/spec/mediation.md section 5).
 
-the same request, within 10 minutes               what happens
-────────────────────────────────────────────────
-───────────────────────────────────────────────────── its turn runs in this process
-both get the answer of the one turn (``registry``) its turn runs in another process
-waits for it, then one of the rows below its runner left, and a write is in flight         the same,
-also with words behind the last ones its turn has an answer, not yet delivered
-CompletedTurn: that answer, also while it waits in the buffer of
-                                                  another connection; with words behind the last ones only
-                                                  once nobody is delivering it
-its turn is done, and the runner says it retries  CompletedTurn: that answer
-the items of its answer behind it, and that was   CompletedTurn: the rest of that answer
-cut off on its way
-its turn failed, or its process died              Resume: what it did is replayed, not done again
-anything else                                     None: a new turn
+    the same request, within 10 minutes     what happens
+    ──────────────────────────────────────  ────────────────────────────────────────────────────
+    its turn runs in this process           both get the answer of the one turn (``registry``)
+    its turn runs in another process        this request waits, then one of the rows below
+    its runner left, a write is in flight   the same, also with words after the last ones
+    its turn has an answer that was not     CompletedTurn: that answer, also while it waits in the
+      delivered yet                           buffer of another connection; with words after the
+                                              last ones, only once nobody is delivering it
+    its turn is done, and the runner says   CompletedTurn: that answer
+      that it retries
+    it ends with items of an answer that    CompletedTurn: the rest of that answer
+      was cut off
+    its turn failed, or its process died    Resume: what it did is replayed, not done again
+    anything else                           None: a new turn
 
-In a conversation that the provider keeps, equal words are sent again and again. So a turn behind
-which another one came is found only by a runner that says it retries: it gets that turn's answer.
-One that failed behind a step is "overtaken": it can't go on, since the conversation did, and must
-not begin anew, since it may have written.
+In a conversation that the provider keeps, equal words are sent again and again. So a turn that a
+later turn followed is found only by a runner that says it retries: it gets that turn's answer. A
+turn that failed after a step is "overtaken" when a later turn was added to its conversation: it can
+be neither resumed nor restarted, because it may have written.
 """
 
 import asyncio
@@ -41,6 +41,8 @@ from claw_state.url import StoreError
 
 POLL_SECONDS = 0.2
 _RETRY_HEADER = "x-stainless-retry-count"
+_RESUMABLE = ("failed", "running", "abandoned")
+"""States of a turn that did not end, and that no process is at any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +72,17 @@ def fingerprint(request: Request, view: RunnerRequest, redactor: Redactor) -> Re
     and the session, where it is named, or what the provider keeps of it, since equal words in two
     conversations are two turns.
     """
-    earlier, scope = view.evidence.earlier, _scope(request, view)
-    words = redactor.text(
-        next(filter(is_resent, reversed(view.user_texts)), "")
-    )  # it is stored, and may hold anything
-    key = (request.header("idempotency-key") or [""])[0]
+    earlier = view.evidence.earlier
+    scope = _scope(request, view)
+
+    words = ""
+    for text in reversed(view.user_texts):
+        if is_resent(text):
+            words = redactor.text(text)  # It is stored, and may hold anything.
+            break
+
+    keys = request.header("idempotency-key")
+    key = keys[0] if keys else ""
     return RequestFingerprint(
         _digest(*scope, body=request.body),
         _digest(*scope, earlier),
@@ -93,18 +101,24 @@ class CutAnswer(NamedTuple):
 
 def cut_answers(request: Request, view: RunnerRequest) -> list[CutAnswer]:
     """Return the answers that may have been cut off on their way to this request."""
-    if not (found := view.load_resent()):
+    found = view.load_resent()
+    if not found:
         return []
+
     scope = _scope(request, view)
-    return [
-        CutAnswer(RequestFingerprint(_digest(*scope, body=each.body), "", "", ""), each.leave_out)
-        for each in found
-    ]
+    answers: list[CutAnswer] = []
+    for items in found:
+        earlier_request = RequestFingerprint(_digest(*scope, body=items.body), "", "", "")
+        answers.append(CutAnswer(earlier_request, items.leave_out))
+    return answers
 
 
 def _scope(request: Request, view: RunnerRequest) -> tuple[str, str, str]:
-    named = read_session_id(request.headers, view.session_hints)
-    return request.normalized_path, named, view.previous_response or view.conversation
+    """Return the path, the session, and the kept object that a request names."""
+    session = read_session_id(request.headers, view.session_hints)
+    kept = view.kept
+    named = "" if kept is None else kept.previous_response or kept.conversation
+    return request.normalized_path, session, named
 
 
 def is_retry(request: Request) -> bool:
@@ -127,44 +141,62 @@ class RetryLookup:
         *,
         says_retry: bool,
     ) -> CompletedTurn | Resume | Literal["overtaken"] | None:
-        """Find the attempt to go on with; if there is none, enter a new turn,
-        ``turn_id``, and return None.
+        """Find the attempt to go on with; if there is none, enter a new turn, ``turn_id``, and
+        return None.
         """
-        if (rest := await self._find_rest(agent_id, cut)) is not None:
+        rest = await self._find_rest(agent_id, cut)
+        if rest is not None:
             return rest
-        awaited = looked_at = ""
+
+        awaited = ""  # The turn in another process that this request has waited for
+        in_delivery = ""  # The turn whose delivery it has waited for
         while True:
             past = await self._find_previous(agent_id, known_by, awaited, says_retry=says_retry)
             if past == "overtaken":
                 return past
+
             if past is not None and past.is_alive:
                 awaited = past.turn_id
-                await asyncio.sleep(POLL_SECONDS)
             elif (
-                past is not None and past.turn_id not in {awaited, looked_at}
-            ) and _may_be_delivered(past, known_by, says_retry=says_retry):
+                past is not None
+                and past.turn_id not in {awaited, in_delivery}
+                and _may_be_delivered(past, known_by, says_retry=says_retry)
+            ):
                 # The kernel may have just taken the answer, which is recorded a moment later: then
                 # this is a new turn.
-                looked_at = past.turn_id
-                await asyncio.sleep(POLL_SECONDS)
-            elif (past is not None and past.response is not None) and (
-                past.turn_id == awaited or _is_wanted(past, known_by, says_retry=says_retry)
+                in_delivery = past.turn_id
+            elif past is not None and (
+                found := await self._take(past, known_by, awaited, says_retry=says_retry)
             ):
-                return CompletedTurn(past.turn_id, past.response, past.turn_id == awaited)
-            elif past is not None and past.state in ("failed", "running", "abandoned"):
-                if (resume := await self._resume(past, known_by)) is not None:
-                    return resume
-                await asyncio.sleep(POLL_SECONDS)
-            elif await self._journal.begin(turn_id, agent_id, known_by):
+                return found
+            elif (past is None or past.state not in _RESUMABLE) and (
+                await self._journal.begin(turn_id, agent_id, known_by)
+            ):
                 return None
-            else:
-                await asyncio.sleep(POLL_SECONDS)
+
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _take(
+        self, past: PreviousAttempt, known_by: RequestFingerprint, awaited: str, *, says_retry: bool
+    ) -> CompletedTurn | Resume | None:
+        """Return the answer of an attempt that is over, if this request is to get it, or resume
+        the attempt; None if neither can be.
+        """
+        was_awaited = past.turn_id == awaited
+        is_wanted = past.state == "answered" or _is_retried(past, known_by, says_retry=says_retry)
+        if past.response is not None and (was_awaited or is_wanted):
+            return CompletedTurn(past.turn_id, past.response, was_awaited)
+
+        if past.state in _RESUMABLE:
+            return await self._resume(past, known_by)
+        return None
 
     async def is_another_alive(
         self, agent_id: str, known_by: RequestFingerprint, turn_id: str
     ) -> bool:
-        """Return whether a turn runs in another process, and is not that of an
-        equal request, which ``find`` waits for.
+        """Return whether a turn runs in another process.
+
+        The turn of an equal request does not count: ``find`` waits for that one.
         """
         if not await self._journal.is_alive(turn_id):
             return False
@@ -181,14 +213,17 @@ class RetryLookup:
         past = await self._journal.find(agent_id, known_by)
         if past is None or past.turn_id == awaited or not _is_overtaken(past, known_by):
             return past
+
         if not _is_retried(past, known_by, says_retry=says_retry):
             await self._close(past, known_by)
             return None
-        return "overtaken" if past.response is None and await self._has_steps(past) else past
+        if past.response is None and await self._has_steps(past):
+            return "overtaken"
+        return past
 
     async def _close(self, past: PreviousAttempt, known_by: RequestFingerprint) -> None:
-        """End a turn whose process died: nothing goes on with it, and no other can
-        begin as long as it seems to run.
+        """End a turn whose process died: nothing goes on with it, and no other one can begin as
+        long as it seems to run.
         """
         if past.state in {"running", "abandoned"} and await self._journal.resume(past, known_by):
             await self._journal.end(past.turn_id, None)
@@ -203,12 +238,14 @@ class RetryLookup:
             if past is not None and past.state == "answered":
                 await asyncio.sleep(POLL_SECONDS)  # until its delivery is recorded
                 past = await self._journal.find(agent_id, answer.known_by)
-            if past is not None and past.state == "answered" and past.response is not None:
-                rest = answer.leave_out(past.response.body)
-                if rest is not None:
-                    return CompletedTurn(
-                        past.turn_id, msgspec.structs.replace(past.response, body=rest)
-                    )
+            if past is None or past.state != "answered" or past.response is None:
+                continue
+
+            rest = answer.leave_out(past.response.body)
+            if rest is not None:
+                response = msgspec.structs.replace(past.response, body=rest)
+                return CompletedTurn(past.turn_id, response)
+
         return None
 
     async def _resume(self, past: PreviousAttempt, known_by: RequestFingerprint) -> Resume | None:
@@ -228,34 +265,27 @@ class RetryLookup:
         return await self._journal.response(past.turn_id, 1) is not None
 
 
-def _is_overtaken(past: PreviousAttempt, known_by: RequestFingerprint) -> bool:
-    """Return whether another turn came behind this one in the conversation that the
-    provider keeps.
-    """
-    return bool(known_by.latest_turn) and past.turn_id != known_by.latest_turn and not past.is_alive
-
-
-def _is_wanted(past: PreviousAttempt, known_by: RequestFingerprint, *, says_retry: bool) -> bool:
-    return past.state == "answered" or _is_retried(past, known_by, says_retry=says_retry)
-
-
 def _may_be_delivered(
     past: PreviousAttempt, known_by: RequestFingerprint, *, says_retry: bool
 ) -> bool:
-    """Return whether it matters that the answer is delivered by now: who retries
+    """Return whether it matters that the answer may be delivered by now: a runner that retries
     gets it again in any case.
     """
     return past.state == "answered" and not _is_retried(past, known_by, says_retry=says_retry)
 
 
+def _is_overtaken(past: PreviousAttempt, known_by: RequestFingerprint) -> bool:
+    """Return whether a later turn was added to the conversation that the provider keeps."""
+    has_later_turn = bool(known_by.latest_turn) and past.turn_id != known_by.latest_turn
+    return has_later_turn and not past.is_alive
+
+
 def _is_retried(past: PreviousAttempt, known_by: RequestFingerprint, *, says_retry: bool) -> bool:
-    """Return whether the runner says that it sends this attempt again, rather than
-    the same words once more.
+    """Return whether the runner says that it sends this attempt again, and not the same words once
+    more.
     """
-    has_same_key = (
-        bool(known_by.idempotency_key) and known_by.idempotency_key == past.idempotency_key
-    )
-    return says_retry or has_same_key
+    key = known_by.idempotency_key
+    return says_retry or (bool(key) and key == past.idempotency_key)
 
 
 def _digest(*parts: str, body: bytes = b"") -> str:

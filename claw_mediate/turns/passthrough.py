@@ -7,7 +7,8 @@ Requests on known paths of no dialect (embeddings, images, audio, …), by where
 they name a model:
 
     nowhere    forwarded, unread
-    optional   with a model: the policy clamps it, the budget counts it, history has a line of it; without: forwarded
+    optional   with a model: the policy clamps it, the budget counts it, history has a line of it;
+               without: forwarded
     required   the same; where the model can't be read, an agent with a policy is refused
     hidden     counted; an agent with a policy is refused
 
@@ -25,7 +26,8 @@ import time
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, NamedTuple
+from http import HTTPStatus
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -34,7 +36,7 @@ from claw_contract.redaction.redactor import Redactor
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core import json_splice
-from claw_mediate.core.api_paths import creates_object, find_stored, is_batch
+from claw_mediate.core.api_paths import creates_object, find_kept, is_batch
 from claw_mediate.core.cost import ReceivedAnswer
 from claw_mediate.core.http import (
     Forward,
@@ -70,12 +72,11 @@ from claw_mediate.providers.routing import (
 )
 from claw_mediate.turns.budgets import Admission, Budgets
 from claw_mediate.turns.context import RequestContext, TurnResult
-from claw_mediate.turns.fetched_document import answer_with
-from claw_mediate.turns.object_lists import ObjectLists
-from claw_mediate.turns.ownership import Ownership
-from claw_mediate.turns.provider_objects import RECORDED_ELSEWHERE, ProviderObjects
+from claw_mediate.turns.kept.fetched_document import answer_with
+from claw_mediate.turns.kept.object_lists import ObjectLists
+from claw_mediate.turns.kept.provider_objects import RECORDED_ELSEWHERE, Owners
 from claw_mediate.turns.recorder import Recorder
-from claw_state.ownership import OwnedObject, ProviderObject
+from claw_state.ownership import KeptObject, ProviderObject
 
 type Purpose = Literal["answer", "count", "side request"]
 
@@ -93,42 +94,34 @@ class PassthroughHandle:
 
     The codes of other paths are not believed: some refuse every ordinary key.
     """
-    kept_as: OwnedObject | None = (
-        None  # What the provider keeps of it, but for its id; None where it keeps nothing
-    )
-    conversation: OwnedObject | None = None  # The conversation that the provider puts it into
+    kept_as: KeptObject | None = None
+    """The record of what the provider keeps of it, without its id; None where it keeps nothing."""
+    conversation: KeptObject | None = None  # The conversation that the provider puts it into
     scope: str | None = None  # What a 429 is about (``KeyAnswer``)
-    hides_usage: bool = (
-        False  # True if we asked for the usage of the stream, and the runner did not
-    )
+    hides_usage: bool = False
+    """True if we asked for the usage of the stream, and the runner did not."""
     gives: AnswerShape | None = None  # Where the answer gives ids, which are the agent's
 
 
 @dataclass(frozen=True, slots=True)
 class ForwardDetails:
-    """The facts about a request that is forwarded, beside its view."""
+    """The facts about a request that is forwarded, in addition to its view."""
 
     redactor: Redactor | None = None
-    purpose: Purpose = (
-        "answer"  # A count of tokens is no line of history; a side request is not remembered
-    )
-    kept: OwnedObject | None = None  # What it goes on from: that provider is asked, with that key
-    kept_as: OwnedObject | None = None  # What the provider will keep of it, without its id
-    admission: Admission | None = (
-        None  # What is reserved for it; None for an agent without a limit in dollars
-    )
-    named_object: ProviderObject | None = None  # What else of the agent's it names: the same
+    purpose: Purpose = "answer"
+    """A count of tokens is no line of history; a side request is not remembered."""
+    kept: KeptObject | None = None
+    """The kept object that it goes on from: that provider is asked, with that key."""
+    kept_as: KeptObject | None = None
+    """The record of what the provider will keep of it, without its id."""
+    admission: Admission | None = None
+    """What is reserved for it; None for an agent without a limit in dollars."""
+    named_object: ProviderObject | None = None
+    """Another object of the agent's that it names: that provider is asked, with that key."""
     gives: AnswerShape | None = None  # Where the answer gives ids, which are the agent's
     is_read: bool = True  # False if the request is decided about without its body
     is_json: bool = True  # True if the body was read as JSON
     body: bytes | None = None  # What was read of a request that has no view
-
-
-class Owners(NamedTuple):
-    """Which agent owns what providers keep."""
-
-    ownership: Ownership
-    objects: ProviderObjects
 
 
 _ORDINARY = ForwardDetails()
@@ -140,6 +133,8 @@ Mistral refuses ``stream_options.include_usage`` with 422.
 
 
 class Passthrough:
+    """The requests that are forwarded, and their records."""
+
     def __init__(
         self,
         registry: ProviderRegistry,
@@ -161,28 +156,29 @@ class Passthrough:
         view: RunnerRequest | None,
         about: ForwardDetails = _ORDINARY,
     ) -> RunnerResponse | Forward:
-        """Return where the view's bytes go, with the credential swapped and the
-        model's prefix removed, or a refusal.
+        """Return where the view's bytes go, with the credential swapped and the model's prefix
+        removed, or a refusal.
         """
-        asker = Requester(admitted.agent, new_turn_id())
-        candidates = await self._routing.candidates(
-            asker, request, view, about.kept or about.named_object
-        )
+        requester = Requester(admitted.agent, new_turn_id())
+        named = about.kept or about.named_object
+        candidates = await self._routing.candidates(requester, request, view, named)
         if isinstance(candidates, RunnerResponse):
             return candidates
-        is_dialect = view is not None and view.bypass != NO_DIALECT
+
         part = _limited_part(view, about)
-        ready = self._routing.first_ready(asker, candidates, part)
+        ready = self._routing.first_ready(requester, candidates, part)
         if ready is None:
             return self._no_key(request, candidates, part)
+
         candidate, key = ready
         provider = candidate.provider
+        is_dialect = view is not None and view.bypass != NO_DIALECT
         target = self._target(provider, request, is_dialect=is_dialect)
         if target is None:
             self._give_back(provider, key)
             return self._paths.refuse(admitted.agent, request)
 
-        route = Route(asker, request.path, [], [candidate])
+        route = Route(requester, request.path, [], [candidate])
         hides_usage = False
         if view is not None:
             try:
@@ -191,9 +187,8 @@ class Passthrough:
                 self._give_back(provider, key)
                 raise
 
-        context = self._begin(
-            request, view, route, about, about.redactor or self._redactor(admitted)
-        )
+        redactor = about.redactor or self._redactor(admitted)
+        context = self._begin(request, view, route, about, redactor)
         return Forward(
             *target,
             credential=provider_auth(provider, key.secret if key else None),
@@ -260,8 +255,8 @@ class Passthrough:
         return context
 
     def _give_back(self, provider: Provider, key: PoolKey | None) -> None:
-        """Record that a key was not sent after all: it may be a dead one, which
-        only this request would have tried.
+        """Record that a key was not sent after all: it may be a dead one, which only this request
+        would have tried.
         """
         if key is not None:
             self._registry.record_response(provider, key, KeyAnswer(0))
@@ -269,15 +264,15 @@ class Passthrough:
     def _target(
         self, provider: Provider, request: Request, *, is_dialect: bool
     ) -> tuple[str, str] | None:
-        """Return base URL and path with query at a provider; None where the path is
-        not known there.
+        """Return base URL and path with query at a provider; None where the path is not known
+        there.
         """
         match = self._paths.find_at(provider, request)
         if match is not None:
             return provider_target(provider, match, request.path)
 
         # A dialect's path, or that of a stored object, which were decided about as such.
-        if is_dialect or find_stored(request.path) is not None:
+        if is_dialect or find_kept(request.path) is not None:
             return provider.base_url, provider.strip_base_path(request.path)
 
         return None
@@ -287,20 +282,20 @@ class Passthrough:
         return self._routing.refuse_by_policy(agent, request, message)
 
     def note_id(self, handle: PassthroughHandle, object_id: str) -> None:
-        """Save under its id, which has just come, what the provider keeps of a
-        request: the runner may name it next.
+        """Save what the provider keeps of a request, under its id, which has just come: the runner
+        may name it next.
         """
-        if handle.kept_as is not None:
-            key = handle.key.id if handle.key is not None else ""
-            names = {
-                "id": object_id,
-                "provider_id": object_id,
-                "provider": handle.provider.name,
-                "key_label": key,
-            }
-            self._ownership.save_soon(
-                handle.context.agent, msgspec.structs.replace(handle.kept_as, **names)
-            )
+        if handle.kept_as is None:
+            return
+
+        record = msgspec.structs.replace(
+            handle.kept_as,
+            id=object_id,
+            provider_id=object_id,
+            provider=handle.provider.name,
+            key_label=handle.key.id if handle.key is not None else "",
+        )
+        self._ownership.save_soon(handle.context.agent, record)
 
     def note_objects(self, handle: PassthroughHandle, given: Sequence[GivenObject]) -> None:
         """Save that the objects which a part of the answer gives are the agent's."""
@@ -308,8 +303,8 @@ class Passthrough:
         self._objects.save_soon(handle.context.agent, given, handle.provider.name, key)
 
     async def finish_noting(self) -> None:
-        """Wait until the objects that were noted are saved: the runner may name
-        them at another proxy next.
+        """Wait until the objects that were noted are saved: the runner may name them at another
+        proxy next.
         """
         await self._objects.finish()
 
@@ -317,10 +312,11 @@ class Passthrough:
         self, admitted: Identity, request: Request, provider: Provider, fetch: Awaitable[TurnResult]
     ) -> RunnerResponse:
         """Return the answer to a request that asks no model, and record it."""
-        asker, redactor = Requester(admitted.agent, new_turn_id()), self._redactor(admitted)
-        route = Route(asker, request.path, [], [Candidate(provider, "")])
+        requester = Requester(admitted.agent, new_turn_id())
+        redactor = self._redactor(admitted)
+        route = Route(requester, request.path, [], [Candidate(provider, "")])
         context = RequestContext(
-            turn_id=asker.turn_id,
+            turn_id=requester.turn_id,
             agent=admitted.agent,
             request=request,
             view=None,
@@ -328,23 +324,25 @@ class Passthrough:
             route=route,
         )
         self._recorder.log_request(context)
+
         started = time.monotonic()
         result = await fetch
-        body = await asyncio.to_thread(
-            redactor.document, result.body
-        )  # A list may be long: other requests go on meanwhile
-        result = replace(result, latency_ms=round((time.monotonic() - started) * 1000), body=body)
+        # A list may be long: other requests go on meanwhile.
+        body = await asyncio.to_thread(redactor.document, result.body)
+        latency_ms = round((time.monotonic() - started) * 1000)
+
+        result = replace(result, latency_ms=latency_ms, body=body)
         self._recorder.record_forwarded(context, result, ReceivedAnswer(result.status, {}))
         return respond(result.status, result.body, result.content_type, result.retry_after)
 
     def _dropped_headers(self, admitted: Identity, request: Request) -> tuple[str, ...]:
-        """Return the names of the headers that are not sent, beside those of every request."""
+        """Return the names of the headers that are not sent, in addition to those of every
+        request.
+        """
         holding = names_containing(request.headers, admitted.secret)
-        return (
-            (*holding, *find_model_headers(request.headers))
-            if has_policy(admitted.agent)
-            else holding
-        )
+        if not has_policy(admitted.agent):
+            return holding
+        return (*holding, *find_model_headers(request.headers))
 
     def note_status(self, ticket: PassthroughHandle, status: int, retry_after: str) -> None:
         """Note the provider's status: a key that was throttled is not used for the next request."""
@@ -360,25 +358,26 @@ class Passthrough:
         *,
         whole: bool,
     ) -> None:
-        """Record the response, which went through (``whole``) or broke off;
-        ``body`` is the beginning of it.
+        """Record the response, which went through (``whole``) or broke off; ``body`` is the
+        beginning of it.
         """
         if not whole:
             self._note_key(ticket, 0)
-        elif (
-            status == RATE_LIMITED
-        ):  # its head was noted, but whether it is about the account stands in its body
+        elif status == RATE_LIMITED:
+            # Its head was noted; only its body says whether it is about the account.
             self._note_key(ticket, status, body, is_noted=True)
         elif needs_body(status):
             self._note_key(ticket, status, body)
+
         latency_ms = round((time.monotonic() - ticket.started) * 1000)
-        is_ok = whole and status < 400  # noqa: PLR2004 - HTTP's errors begin there
+        is_ok = whole and status < HTTPStatus.BAD_REQUEST
         if is_ok and ticket.conversation is not None:
-            # What was owed to it went along, and no earlier turn of it can be resumed any more.
+            # The results that it waited for went along, and no earlier turn of it can be resumed.
             settled = msgspec.structs.replace(
-                ticket.conversation, owed=b"", turn=ticket.context.turn_id
+                ticket.conversation, pending_results=b"", turn=ticket.context.turn_id
             )
             self._ownership.save_soon(ticket.context.agent, settled)
+
         result = TurnResult(status, is_ok, body, latency_ms=latency_ms)
         self._recorder.record_forwarded(ticket.context, result, answer)
 
@@ -391,11 +390,13 @@ class Passthrough:
         retry_after: str = "",
         is_noted: bool = False,
     ) -> None:
-        """Record what an answer says of its key; ``is_noted``: its status was, and
-        only its code is new.
+        """Record what an answer says of its key.
+
+        ``is_noted``: its status was recorded before, and only its code is new.
         """
         if ticket.key is None:
             return
+
         asked = ticket.context.request
         request = AgentRequest(asked.path, asked.headers, asked.body)
         scope = None if is_noted else ticket.scope
@@ -410,8 +411,8 @@ class Passthrough:
     def _no_key(
         self, request: Request, candidates: Sequence[Candidate], part: LimitedPart
     ) -> RunnerResponse:
-        """Return the refusal where no key is usable: keys that rest will be back,
-        dead ones will not.
+        """Return the refusal where no key is usable: keys that rest will be back, dead ones will
+        not.
         """
         seconds = min(
             self._registry.wait(candidate.provider, part.scope(candidate))
@@ -420,24 +421,25 @@ class Passthrough:
         message = f"no key of the provider {candidates[0].provider.name!r} is usable now"
         if seconds == math.inf:
             return refuse(request.path, 502, NO_KEY, message)
+
         body = build_error_body(request.path, 503, NO_KEY, message)
         return respond(503, body, retry_after=str(math.ceil(seconds)))
 
 
-def _conversation(view: RunnerRequest | None, about: ForwardDetails) -> OwnedObject | None:
-    """Return the conversation that the provider puts a request into; None where it
-    puts it into none.
+def _conversation(view: RunnerRequest | None, about: ForwardDetails) -> KeptObject | None:
+    """Return the conversation that the provider puts a request into; None where it puts it into
+    none.
     """
-    return (
-        about.kept if view is not None and view.conversation and about.purpose != "count" else None
-    )
+    if view is None or not view.conversation or about.purpose == "count":
+        return None
+    return about.kept
 
 
 def _with_usage(
     request: Request, view: RunnerRequest, body: bytes, provider: Provider
 ) -> bytes | None:
-    """Return the body of a stream that asks for its usage; None if it has one
-    anyway, or asks for it itself.
+    """Return the body of a stream that asks for its usage; None if it has one anyway, or asks for
+    it itself.
     """
     if not view.stream or view.model_span is not None or provider.host in _SEND_USAGE_ANYWAY:
         return None
@@ -456,11 +458,12 @@ def _limited_part(view: RunnerRequest | None, about: ForwardDetails) -> LimitedP
 def _recorded(
     request: Request, view: RunnerRequest | None, model: str
 ) -> tuple[Request, RunnerRequest | None]:
-    """Return what is recorded of a request and its view: of a form its fields, in
-    place of its files.
+    """Return what is recorded of a request and its view: of a form its fields, in place of its
+    files.
     """
     if view is None or view.history_body is None:
         return request, view
+
     body = view.history_body if model == view.model else replace_model(view.history_body, model)
     return dataclasses.replace(request, body=view.history_body), replace(view, body=body)
 
@@ -478,9 +481,8 @@ def _sent_body(request: Request, view: RunnerRequest | None, about: ForwardDetai
 
 
 def _unreached(path: str, provider: str) -> bytes:
-    return build_error_body(
-        path, 502, "provider_unreachable", f"the provider {provider!r} gave no response"
-    )
+    message = f"the provider {provider!r} gave no response"
+    return build_error_body(path, 502, "provider_unreachable", message)
 
 
 _HIDDEN = "on this path its body does not name it"
@@ -499,6 +501,8 @@ _batch_decoder = msgspec.json.Decoder(_Batch)
 
 
 class OtherPaths:
+    """The requests on known paths of no dialect."""
+
     def __init__(
         self,
         passthrough: Passthrough,
@@ -519,14 +523,13 @@ class OtherPaths:
             return True  # that is, it must be seen that there is none
         if self._objects.must_read(request):
             return True
+
         place = self._row(request).model
         if place == "nowhere":
             return False
-        return (
-            place != "hidden"
-            if has_policy(agent)
-            else _is_structured(request) or is_batch(request.path)
-        )
+        if has_policy(agent):
+            return place != "hidden"
+        return _is_structured(request) or is_batch(request.path)
 
     async def decide(
         self, admitted: Identity, request: Request, body: bytes
@@ -539,19 +542,20 @@ class OtherPaths:
             # What may name objects is read as JSON, or refused.
             is_json = is_json and self._objects.must_read(request)
             return await self._forward(admitted, request, None, body, is_json=is_json)
+
         try:
             view = await compute(len(body), partial(read_other_path, body, _content_type(request)))
             if has_policy(admitted.agent) and view is None:
                 await compute(len(body), partial(check_names_none, request, body))
         except (UnreadableRequestError, json_splice.JsonSpliceError) as error:
             return await self._decide_unknown(admitted, request, row, str(error), body=body)
+
         if row.model == "hidden" or (row.model == "required" and view is None):
-            return await self._decide_unknown(
-                admitted, request, row, "its body names none", view, body
-            )
-        return await self._forward(
-            admitted, request, view or _counted(row, body), body, is_json=is_json
-        )
+            reason = "its body names none"
+            return await self._decide_unknown(admitted, request, row, reason, view, body)
+
+        view = view or _counted(row, body)
+        return await self._forward(admitted, request, view, body, is_json=is_json)
 
     async def decide_unread(
         self, admitted: Identity, request: Request, reason: str = ""
@@ -559,6 +563,7 @@ class OtherPaths:
         """Decide about a request whose body is not read; ``reason``: why it is not."""
         if request.method.upper() in BODYLESS and reason:
             return self._paths.refuse_body(admitted.agent, request)
+
         request = self._paths.canonical(request, self._paths.find(request))
         return await self._decide_unknown(admitted, request, self._row(request), reason)
 
@@ -582,6 +587,7 @@ class OtherPaths:
                 f"{reason}"
             )
             return self._passthrough.refuse_by_policy(admitted.agent, request, message)
+
         counted = _counted(row, request.body if body is None else body)
         return await self._forward(admitted, request, view or counted, body)
 
@@ -600,9 +606,9 @@ class OtherPaths:
         if self._row(request).hides_cost and self._budgets.has_limit_usd(admitted.agent):
             return refuse(request.path, 403, "cost_not_known", _COST)
 
-        owned = await self._check_objects(admitted, request, body)
-        if isinstance(owned, RunnerResponse):
-            return owned
+        about = await self._check_objects(admitted, request, body)
+        if isinstance(about, RunnerResponse):
+            return about
 
         admission: Admission | None = None
         if view is not None:
@@ -610,14 +616,15 @@ class OtherPaths:
             if isinstance(found, RunnerResponse):
                 return found
             admission = found
-        kept_as = OwnedObject("", "", "") if creates_object(request.method, request.path) else None
-        with self._budgets.held(admitted.agent, view.model if view is not None else "", admission):
-            is_read = body is not None
+
+        creates = creates_object(request.method, request.path)
+        model = view.model if view is not None else ""
+        with self._budgets.held(admitted.agent, model, admission):
             details = dataclasses.replace(
-                owned,
-                kept_as=kept_as,
+                about,
+                kept_as=KeptObject("", "", "") if creates else None,
                 admission=admission,
-                is_read=is_read,
+                is_read=body is not None,
                 is_json=is_json,
                 body=body,
             )
@@ -626,8 +633,8 @@ class OtherPaths:
     async def _check_objects(
         self, admitted: Identity, request: Request, body: bytes | None
     ) -> ForwardDetails | RunnerResponse:
-        """Return what is known of the objects that a request names or makes; the
-        refusal; or the agent's part of a list.
+        """Return what is known of the objects that a request names or makes; the refusal; or the
+        agent's part of a list.
         """
         named = await self._objects.check_other(admitted.agent, request, body)
         if isinstance(named, RunnerResponse):
@@ -636,16 +643,15 @@ class OtherPaths:
         match = self._objects.find_path(request)
         if match is None:
             return ForwardDetails()
-        if (
-            match.row.lists is None
-            or match.row.lists in RECORDED_ELSEWHERE
-            or not self._objects.is_checked
-        ):
+
+        is_own_list = match.row.lists is not None and match.row.lists not in RECORDED_ELSEWHERE
+        if not is_own_list or not self._objects.is_checked:
             return ForwardDetails(named_object=named, gives=shape_of_answer(match))
 
         provider = await self._lists.find_provider(admitted, request, match)
         if isinstance(provider, RunnerResponse):
             return provider
+
         page = self._lists.read(admitted, request, match, provider)
         fetch = answer_with(self._objects.error_path(request), page)
         return await self._passthrough.record_fetch(admitted, request, provider, fetch)
@@ -671,7 +677,8 @@ def check_names_none(request: Request, body: bytes) -> None:
         raise UnreadableRequestError("the body is not one JSON object")
 
     view = view_without_model(body) if is_object else None
-    if named := find_other_models(request, view):
+    named = find_other_models(request, view)
+    if named:
         raise UnreadableRequestError(f"{named[0].member!r} names one, and 'model' does not")
 
 
@@ -681,13 +688,14 @@ def _may_name_responses(request: Request) -> bool:
         return False
     if request.header("content-encoding"):
         return True
+
     try:
         json_splice.check_utf8(request.body)
         endpoint = decode_request_outline(_batch_decoder, request.body).endpoint
         json_splice.find_members(request.body, ["endpoint"])
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, json_splice.JsonSpliceError):
         return True
-    return find_stored("/" + endpoint) is not None
+    return find_kept("/" + endpoint) is not None
 
 
 def has_policy(agent: Agent) -> bool:

@@ -2,7 +2,8 @@
 
     side request, or a form without tools   admit → add context → forward
     token count                             add context, tools and hidden rounds → forward
-    anything else                           find a running or earlier turn → admit → prepare → start a turn
+    anything else                           find a running or earlier turn → admit → prepare → start
+                                            a turn
 
 Admission is the budget's: a request that finds the answer of an earlier attempt is not counted
 again.
@@ -10,7 +11,6 @@ again.
 
 import asyncio
 import dataclasses
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -27,20 +27,18 @@ from claw_mediate.core.session_id import read_session_id
 from claw_mediate.core.side_requests import find_side_request
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import ToolUse
-from claw_mediate.dialects.base import Additions, MakerRequests, RequestVariants
+from claw_mediate.dialects.base import Additions, RequestVariants
 from claw_mediate.dialects.bodies import insert_hidden_rounds
 from claw_mediate.dialects.model_only import NOT_READ
 from claw_mediate.http.headers import of_json, provider_headers
 from claw_mediate.http.large_bodies import compute
-from claw_mediate.prompt.build import PromptContext
-from claw_mediate.providers.routing import Requester, Route, Router, new_turn_id, replace_model
+from claw_mediate.providers.routing import Requester, Route, new_turn_id, replace_model
 from claw_mediate.settings import Settings
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.telemetry.timing import Stopwatch
-from claw_mediate.turns.budgets import Admission, Budgets
-from claw_mediate.turns.context import DialectRequest, TurnContext
+from claw_mediate.turns.budgets import Admission
+from claw_mediate.turns.context import DialectRequest, PreparedRequest, TurnContext
 from claw_mediate.turns.continuity import Continuity
-from claw_mediate.turns.conversation import KeptConversation
 from claw_mediate.turns.idempotency import (
     POLL_SECONDS,
     CompletedTurn,
@@ -50,26 +48,28 @@ from claw_mediate.turns.idempotency import (
     fingerprint,
     is_retry,
 )
-from claw_mediate.turns.ownership import Ownership, owned_request
+from claw_mediate.turns.kept.conversation import KeptConversation
+from claw_mediate.turns.kept.records import describe_forwarded
 from claw_mediate.turns.passthrough import ForwardDetails, Passthrough, Purpose, has_policy
-from claw_mediate.turns.provider_objects import ProviderObjects
-from claw_mediate.turns.registry import RunningTurn, TurnRegistry
-from claw_mediate.turns.response import stored_response
+from claw_mediate.turns.registry import RunningTurn, TurnParts, TurnRegistry
+from claw_mediate.turns.response import attend, stored_response
 from claw_state.health import StateUnavailableError
 from claw_state.journal import AttemptKind, RequestFingerprint
-from claw_state.ownership import OwnedObject
+from claw_state.ownership import KeptObject
 from claw_state.url import StoreError
 
 _MAX_CATALOGS = 256
 type _Entered = RunningTurn | CompletedTurn | RunnerResponse
 type _CatalogKey = tuple[str, frozenset[str], int, bool, frozenset[str]]
-"""Agent, names of the runner's own tools, room, whether the runner may have others,
-names that were managed earlier.
+"""Agent, names of the runner's own tools, room, whether the runner may have others, names that were
+managed earlier.
 """
 
 
 class RequestPreparer:
-    """Makes the requests for providers. Catalogs are kept: the same manifest gives the same one."""
+    """Makes the requests for providers. Catalogs are cached: the same manifest gives the same
+    one.
+    """
 
     def __init__(self, continuity: Continuity, log: EventLog) -> None:
         self._continuity = continuity
@@ -78,19 +78,17 @@ class RequestPreparer:
         """Each with the tools that it was built of."""
 
     async def prepare(
-        self, incoming: DialectRequest, text: str, session: str, turn_id: str | None = None
-    ) -> tuple[ToolCatalog, Callable[[str], RequestVariants], bytes]:
-        """Return the tools of a request, its bodies for each provider and model,
-        and the hidden items in them.
+        self, incoming: DialectRequest, text: str, maker: str = "", turn_id: str | None = None
+    ) -> PreparedRequest:
+        """Return a request with the managed tools and the hidden rounds of earlier turns.
 
-        Raise ``UnreadableRequestError``.
-
-        ``text`` goes to the end of the system prompt; ``turn_id`` is the turn that the request
-        begins, if any.
+        ``text`` goes to the end of the system prompt; ``maker`` is the provider and model that is
+        asked first; ``turn_id`` is the turn that the request begins, if any. Raise
+        ``UnreadableRequestError``.
         """
         view, dialect = incoming.view, incoming.dialect
         catalog = self._catalog(incoming)
-        hidden = await self._continuity.find_hidden_rounds(incoming, session, turn_id)
+        hidden = await self._continuity.find_hidden_rounds(incoming, _session(incoming), turn_id)
 
         @cache
         def build(maker: str) -> RequestVariants:
@@ -100,25 +98,31 @@ class RequestPreparer:
             }
             return dialect.build_request(view, catalog, Additions(adapted, text))
 
-        return catalog, build, b",".join(hidden.values())
+        # What is built here is cached; of a large body it is built in a thread.
+        size = len(view.body)
+        await compute(size, partial(build, maker))
+        return PreparedRequest(catalog, build, maker, size, b",".join(hidden.values()))
 
     async def remind(self, incoming: DialectRequest) -> DialectRequest:
-        """Return a request that is not mediated with its hidden rounds: a summary
-        of a conversation is to know of them.
+        """Return a request that is not mediated with its hidden rounds: a summary of a conversation
+        is to know of them.
         """
         view, dialect = incoming.view, incoming.dialect
         found = await self._continuity.find_hidden_rounds(incoming, _session(incoming), None)
         hidden = {
             index: dialect.REPLAY_RULES.adapt(messages, "") for index, messages in found.items()
         }
+
         insert = partial(insert_hidden_rounds, view.body, dialect.TRANSCRIPT, hidden)
         body = await compute(len(view.body), insert)
         return replace(incoming, view=replace(view, body=body), woven=b",".join(hidden.values()))
 
     def _catalog(self, incoming: DialectRequest) -> ToolCatalog:
-        agent, view = incoming.agent, incoming.view
+        """Return the tools that a request is offered."""
+        agent, view, predecessor = incoming.agent, incoming.view, incoming.predecessor
         room = incoming.dialect.MAX_TOOLS - len(view.declared_tools)
-        earlier = frozenset(incoming.kept.managed_names if incoming.kept is not None else ())
+        earlier = frozenset(predecessor.managed_names if predecessor is not None else ())
+
         key = (agent.id, frozenset(view.declared_tools), room, view.declares_elsewhere, earlier)
         tools, catalog = self._catalogs.get(key, (None, None))
         if catalog is None or tools is not agent.tools:
@@ -132,40 +136,28 @@ class RequestPreparer:
                 earlier=earlier,
             )
             self._catalogs[key] = agent.tools, catalog
+
         if len(catalog.offered) < len(agent.tools):
-            left_out = [tool.name for tool in agent.tools[len(catalog.offered) :]]
             self._log.event(
                 "intervention",
                 agent,
                 model=view.model,
                 intervention="managed_tools_over_limit",
-                tools=left_out,
+                tools=[tool.name for tool in agent.tools[len(catalog.offered) :]],
             )
         return catalog
 
 
-@dataclass(frozen=True, slots=True)
-class Stages:
-    """The parts that a request passes through before its turn."""
-
-    budgets: Budgets
-    prompt: PromptContext
-    routing: Router
-    preparer: RequestPreparer
-    ownership: Ownership
-    objects: ProviderObjects
-
-
 @dataclass(slots=True, weakref_slot=True)
 class _EntryLock:
-    """A lock that lets equal requests, or the requests of one conversation, enter
-    their turns one at a time.
+    """A lock that lets equal requests, or the requests of one conversation, enter their turns one
+    at a time.
     """
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     awaited: CompletedTurn | None = None
-    """The turn in another process that the first of them waited for: it is the
-    others' too, who waited as long.
+    """The turn in another process that the first of them waited for: the others have waited as
+    long, so it is theirs, too.
     """
 
 
@@ -176,18 +168,20 @@ class TurnPipeline:
         self,
         settings: Settings,
         log: EventLog,
-        stages: Stages,
+        parts: TurnParts,
         turns: TurnRegistry,
         passthrough: Passthrough,
     ) -> None:
         self._settings = settings
         self._log = log
-        self._budgets, self._prompt = stages.budgets, stages.prompt
-        self._routing, self._preparer = stages.routing, stages.preparer
-        self._ownership, self._objects = stages.ownership, stages.objects
+        self._budgets = parts.budgets
+        self._prompt = parts.prompt
+        self._routing = parts.routing
+        self._ownership, self._objects = parts.owners
+        self._preparer = RequestPreparer(parts.continuity, log)
         self._turns = turns
         self._passthrough = passthrough
-        self._retries = RetryLookup(turns.journal)
+        self._retries = RetryLookup(parts.journal)
         self._entering: WeakValueDictionary[tuple[str, str], _EntryLock] = WeakValueDictionary()
 
     async def answer(self, incoming: DialectRequest) -> RunnerResponse | Forward:
@@ -195,27 +189,11 @@ class TurnPipeline:
 
         Raise ``UnreadableRequestError`` and ``JsonSpliceError``.
         """
-        view = incoming.view
-        chain = [each for each in (view.previous_response, view.conversation) if each]
-        named = await self._objects.check_dialect(
-            incoming.agent, incoming.request, view.body, chain
-        )
-        if isinstance(named, RunnerResponse):
-            return named
-        resolved = await self._ownership.resolve(incoming)
-        if isinstance(resolved, RunnerResponse):
-            return resolved
+        found = await self._find_named(incoming)
+        if isinstance(found, RunnerResponse):
+            return found
+        incoming = found
 
-        if (
-            named is not None
-            and resolved.kept is not None
-            and named.provider != resolved.kept.provider
-        ):
-            return self._objects.refuse_elsewhere(
-                incoming.agent, incoming.request, named, resolved.kept.id
-            )
-
-        incoming = replace(resolved, named_object=named)
         rule = await compute(len(incoming.view.body), partial(find_side_request, incoming.view))
         if rule is not None:
             return await self._forward_side_request(incoming, rule)
@@ -225,50 +203,65 @@ class TurnPipeline:
             return await self._forward_count(incoming)
         return await self._mediate(incoming)
 
+    async def _find_named(self, incoming: DialectRequest) -> DialectRequest | RunnerResponse:
+        """Return a request with what it names of what providers keep, or the refusal."""
+        agent, request, view = incoming.agent, incoming.request, incoming.view
+        chain = view.kept.named_ids if view.kept is not None else []
+        named = await self._objects.check_dialect(agent, request, view.body, chain)
+        if isinstance(named, RunnerResponse):
+            return named
+
+        resolved = await self._ownership.resolve(incoming)
+        if isinstance(resolved, RunnerResponse):
+            return resolved
+
+        predecessor = resolved.predecessor
+        if named is None or predecessor is None or named.provider == predecessor.provider:
+            return replace(resolved, named_object=named)
+        return self._objects.refuse_elsewhere(agent, request, named, predecessor.id)
+
     async def _forward_side_request(
         self, incoming: DialectRequest, rule: str
     ) -> RunnerResponse | Forward:
         admission = await self._admit(incoming)
         if isinstance(admission, RunnerResponse):
             return admission
-        name = f"housekeeping:{rule}"
-        self._log.event(
-            "intervention", incoming.agent, model=incoming.view.model, intervention=name
-        )
+
+        self._log_intervention(incoming, f"housekeeping:{rule}")
         with self._budgets.held(incoming.agent, incoming.view.model, admission):
             if incoming.view.side_request is not None:
                 incoming = await self._preparer.remind(incoming)
             return await self._pass(incoming, "side request", admission)
 
     async def _forward_without_tools(self, incoming: DialectRequest) -> RunnerResponse | Forward:
-        """Forward a request that is offered no tools: the agent has none, or the
-        form of the request rules them out.
+        """Forward a request that is offered no tools: the agent has none, or the form of the
+        request rules them out.
         """
         admission = await self._admit(incoming)
         if isinstance(admission, RunnerResponse):
             return admission
-        with self._budgets.held(incoming.agent, incoming.view.model, admission):
+
+        view = incoming.view
+        with self._budgets.held(incoming.agent, view.model, admission):
             text = await self._prompt_text(incoming)
-            view = incoming.view
             if incoming.agent.tools:
-                self._log.event(
-                    "intervention", incoming.agent, model=view.model, intervention=view.bypass
-                )
+                self._log_intervention(incoming, view.bypass)
             if text:
-                longer = await compute(
-                    len(view.body), partial(incoming.dialect.add_context, view, text)
-                )
+                write = partial(incoming.dialect.add_context, view, text)
+                longer = await compute(len(view.body), write)
                 incoming = replace(incoming, view=replace(view, body=longer))
             return await self._pass(incoming, admission=admission)
 
     async def _forward_count(self, incoming: DialectRequest) -> RunnerResponse | Forward:
-        """Count tokens as they would be spent: with the managed tools, the hidden
-        rounds and the context.
+        """Count tokens as they would be spent: with the managed tools, the hidden rounds and the
+        context.
         """
+        view = incoming.view
         text = await self._prompt_text(incoming)
-        _, build, _ = await self._preparer.prepare(incoming, text, _session(incoming))
-        body = await compute(len(incoming.view.body), lambda: build("")(ToolUse.AS_REQUESTED).body)
-        return await self._pass(replace(incoming, view=replace(incoming.view, body=body)))
+        prepared = await self._preparer.prepare(incoming, text)
+        variants = prepared.build(prepared.first)
+        body = await compute(prepared.size, lambda: variants(ToolUse.AS_REQUESTED).body)
+        return await self._pass(replace(incoming, view=replace(view, body=body)))
 
     async def _pass(
         self,
@@ -279,10 +272,10 @@ class TurnPipeline:
         about = ForwardDetails(
             redactor=incoming.redactor,
             purpose="count" if incoming.only_counts else purpose,
-            kept=incoming.kept,
+            kept=incoming.predecessor,
             named_object=incoming.named_object,
             gives=None if incoming.only_counts else incoming.dialect.ANSWER_SHAPE,
-            kept_as=owned_request(incoming, _session(incoming)),
+            kept_as=describe_forwarded(incoming, _session(incoming)),
             admission=admission,
         )
         return await self._passthrough.forward(
@@ -290,22 +283,26 @@ class TurnPipeline:
         )
 
     async def _mediate(self, incoming: DialectRequest) -> RunnerResponse:
+        """Answer a request with a turn: one that runs, an earlier one, or a new one."""
         agent = incoming.agent
         identify = partial(fingerprint, incoming.request, incoming.view, incoming.redactor)
         known_by = await compute(len(incoming.view.body), identify)
+
         # Two equal requests at one moment must not both find that there is no turn yet.
         entrance = self._entering.setdefault((agent.id, known_by.request), _EntryLock())
         async with entrance.lock:
-            turn = self._turns.find(agent.id, known_by.request)
-            if turn is not None and turn.task.cancelling():
+            running = self._turns.find(agent.id, known_by.request)
+            if running is not None and running.task.cancelling():
                 # Its runner has gone, and a write in flight may still finish: then this one goes on
                 # with it.
-                await asyncio.wait([turn.task])
-                turn = None
-            if turn is None and entrance.awaited is not None:
+                await asyncio.wait([running.task])
+                running = None
+
+            if running is not None:
+                turn_id, waiting = running.context.turn_id, running.waiting + 1
+                self._log_join(incoming, turn_id, "running", waiting=waiting)
+            elif entrance.awaited is not None:
                 return self._answer_again(incoming, entrance.awaited)
-            if turn is not None:
-                self._log_join(incoming, turn.context.turn_id, "running", waiting=turn.waiting + 1)
             else:
                 entered = await self._enter_conversation(incoming, known_by)
                 if isinstance(entered, CompletedTurn):
@@ -313,105 +310,112 @@ class TurnPipeline:
                     return self._answer_again(incoming, entered)
                 if isinstance(entered, RunnerResponse):
                     return entered
-                turn = entered
-        return await self._turns.attend(turn, self._settings.pace(incoming.dialect.NAME))
+                running = entered
+
+        return await attend(running, self._settings.pace(incoming.dialect.NAME))
 
     async def _enter_conversation(
         self, incoming: DialectRequest, known_by: RequestFingerprint
     ) -> _Entered:
-        """Enter a turn; in a conversation that the provider keeps only behind its
-        other turns, here or in another process.
+        """Enter a turn; in a conversation that the provider keeps, only after its other turns,
+        here or in another process.
         """
-        named = incoming.view.conversation
-        if not named:
+        conversation = incoming.view.conversation
+        if not conversation:
             return await self._enter(incoming, known_by)
-        async with self._entering.setdefault(
-            (incoming.agent.id, f"conversation {named}"), _EntryLock()
-        ).lock:
+
+        place = (incoming.agent.id, f"conversation {conversation}")
+        entrance = self._entering.setdefault(place, _EntryLock())
+        async with entrance.lock:
             while True:
-                while (earlier := self._turns.find_in(incoming.agent.id, named)) is not None:
+                while True:
+                    earlier = self._turns.find_in(incoming.agent.id, conversation)
+                    if earlier is None:
+                        break
                     await asyncio.wait([earlier.task])
+
+                # The turn that was waited for has changed the record of the conversation.
                 resolved = await self._ownership.resolve(incoming)
                 if isinstance(resolved, RunnerResponse):
                     return resolved
-                latest = resolved.kept.turn if resolved.kept is not None else ""
+
+                latest = resolved.predecessor.turn if resolved.predecessor is not None else ""
                 if not await self._is_elsewhere(resolved, known_by, latest):
-                    return await self._enter(
-                        resolved, dataclasses.replace(known_by, latest_turn=latest)
-                    )
+                    known_by = dataclasses.replace(known_by, latest_turn=latest)
+                    return await self._enter(resolved, known_by)
                 await asyncio.sleep(POLL_SECONDS)
 
     async def _is_elsewhere(
         self, incoming: DialectRequest, known_by: RequestFingerprint, turn_id: str
     ) -> bool:
-        """Return whether another turn runs in another process; if that can't be
-        read, it does not.
+        """Return whether another turn runs in another process; if that can't be read, it does
+        not.
         """
+        if not turn_id:
+            return False
         try:
-            return bool(turn_id) and await self._retries.is_another_alive(
-                incoming.agent.id, known_by, turn_id
-            )
+            return await self._retries.is_another_alive(incoming.agent.id, known_by, turn_id)
         except StoreError:  # which is reported when the turn is looked for
             return False
 
     async def _enter(self, incoming: DialectRequest, known_by: RequestFingerprint) -> _Entered:
-        turn_id, stopwatch = new_turn_id(), Stopwatch()
+        """Return the earlier attempt's answer, or start a turn, which may resume that attempt."""
+        turn_id = new_turn_id()
+        stopwatch = Stopwatch()
         earlier = await self._find_earlier(incoming, known_by, turn_id)
         if isinstance(earlier, CompletedTurn):
             return earlier
         if earlier == "overtaken":
             return self._refuse_overtaken(incoming)
-        attempt: AttemptKind = "journal_unavailable" if isinstance(earlier, StoreError) else "first"
-        if isinstance(earlier, Resume):
-            turn_id, attempt = earlier.turn_id, "resumed" if earlier.has_steps else "first"
+
+        attempt: AttemptKind = "first"
+        if isinstance(earlier, StoreError):
+            attempt = "journal_unavailable"
+        elif isinstance(earlier, Resume):
+            turn_id = earlier.turn_id
+            attempt = "resumed" if earlier.has_steps else "first"
             stopwatch = Stopwatch()  # the earlier attempt may have been waited for
+
         has_started = False
         try:
             admission = await self._admit(incoming, turn_id)
             if isinstance(admission, RunnerResponse):
                 return admission
+
             with self._budgets.held(incoming.agent, incoming.view.model, admission):
                 context = await self._prepare(incoming, turn_id, stopwatch)
                 if isinstance(context, RunnerResponse):
                     return context
-                known = replace(
+
+                context = replace(
                     context, fingerprint=known_by.request, attempt=attempt, admission=admission
                 )
-                turn = self._turns.start(known)
+                running = self._turns.start(context)
                 has_started = True
-                return turn
+                return running
         finally:
             if not has_started:
                 await self._turns.abandon(turn_id)
 
     def _refuse_overtaken(self, incoming: DialectRequest) -> RunnerResponse:
-        """Refuse the retry of a failed turn behind which its conversation went on
+        """Refuse the retry of a failed turn whose conversation went on without it
         (docs/spec/responses.md section 11).
         """
-        self._log.event(
-            "intervention",
-            incoming.agent,
-            model=incoming.view.model,
-            intervention="retry_overtaken",
-        )
-        reason = (
+        self._log_intervention(incoming, "retry_overtaken")
+        message = (
             "this request's turn failed, and the conversation has gone on since; what it did "
-            "is part of the conversation"
+            "is part of the conversation: ask anew"
         )
-        return refuse(
-            incoming.request.path,
-            400,
-            "conversation_moved_on",
-            f"{reason}: ask anew",
-            param="conversation",
-        )
+        path = incoming.request.path
+        return refuse(path, 400, "conversation_moved_on", message, param="conversation")
 
     def _answer_again(self, incoming: DialectRequest, earlier: CompletedTurn) -> RunnerResponse:
         how: JoinKind = "awaited" if earlier.awaited else "answered"
         self._log_join(incoming, earlier.turn_id, how, size=len(earlier.response.body))
-        exchange = stored_response(incoming.view, incoming.dialect, earlier.response)
+
+        response = stored_response(incoming.view, incoming.dialect, earlier.response)
         mark = partial(self._mark_delivered, earlier.turn_id)
-        return replace(exchange, on_delivered=mark, answer_of=earlier.turn_id)
+        return replace(response, on_delivered=mark, answer_of=earlier.turn_id)
 
     async def _find_earlier(
         self, incoming: DialectRequest, known_by: RequestFingerprint, turn_id: str
@@ -420,8 +424,8 @@ class TurnPipeline:
 
         A journal that can't be read costs the memory of it; writes then don't run.
         """
+        request = incoming.request
         try:
-            request = incoming.request
             cut = await compute(len(request.body), partial(cut_answers, request, incoming.view))
             return await self._retries.find(
                 incoming.agent.id, turn_id, known_by, cut, says_retry=is_retry(request)
@@ -435,29 +439,25 @@ class TurnPipeline:
     async def _prepare(
         self, incoming: DialectRequest, turn_id: str, stopwatch: Stopwatch
     ) -> TurnContext | RunnerResponse:
+        """Return everything that a turn needs before it starts, or the refusal."""
         with stopwatch.waiting():
             text = await self._prompt_text(incoming)
+
         agent, request, view = incoming.agent, incoming.request, incoming.view
-        asker = Requester(agent, turn_id)
-        candidates = await self._routing.candidates(asker, request, view, incoming.place)
+        requester = Requester(agent, turn_id)
+        candidates = await self._routing.candidates(requester, request, view, incoming.place)
         if isinstance(candidates, RunnerResponse):
             return candidates
-        if candidates[0].model != view.model:
-            renamed = await compute(
-                len(view.body), partial(replace_model, view.body, candidates[0].model)
-            )
-            view = replace(view, body=renamed)
+
+        first = candidates[0]
+        if first.model != view.model:
+            rename = partial(replace_model, view.body, first.model)
+            view = replace(view, body=await compute(len(view.body), rename))
             incoming = replace(incoming, view=view)
-        headers = of_json(provider_headers(request.headers, incoming.admitted.secret))
-        if has_policy(agent):
-            naming = find_model_headers(headers)
-            headers = [pair for pair in headers if pair[0].lower() not in naming]
-        headers = [*headers, ("accept-encoding", "gzip, deflate")]
-        route = Route(asker, request.path, headers, candidates, stopwatch=stopwatch)
-        named = _session(incoming)
-        catalog, build, woven = await self._preparer.prepare(incoming, text, named, turn_id)
-        first = candidates[0].maker
-        variants = await compute(len(view.body), partial(build, first))
+
+        prepared = await self._preparer.prepare(incoming, text, first.maker, turn_id)
+        headers = _headers_for_model(incoming)
+        route = Route(requester, request.path, headers, candidates, stopwatch=stopwatch)
         return TurnContext(
             turn_id=turn_id,
             agent=agent,
@@ -466,53 +466,56 @@ class TurnPipeline:
             redactor=incoming.redactor,
             route=route,
             dialect=incoming.dialect,
-            catalog=catalog,
-            variants=variants,
-            requests=MakerRequests(first, build, len(view.body)),
-            woven=woven,
-            session=named,
-            conversation=self._conversation(incoming, route, catalog),
+            prepared=prepared,
+            session=_session(incoming),
+            conversation=self._conversation(incoming, route, prepared.catalog),
         )
 
     def _conversation(
         self, incoming: DialectRequest, route: Route, catalog: ToolCatalog
     ) -> KeptConversation | None:
-        """Return the conversation that the provider puts the request into; None
-        where it keeps none.
+        """Return the conversation that the provider puts the request into; None where it keeps
+        none.
         """
-        named, row = incoming.view.conversation, incoming.kept
-        if not named:
+        kept = incoming.view.kept
+        if kept is None or not kept.conversation:
             return None
-        own = row if row is not None and row.id == named else OwnedObject(named, named, provider="")
+
+        record = incoming.predecessor
+        if record is None or record.id != kept.conversation:
+            record = KeptObject(kept.conversation, kept.conversation, provider="")
         names = (*catalog.managed, *sorted(catalog.withdrawn))
-        return KeptConversation(
-            self._ownership.save, route, replace(own, managed_names=names), incoming.dialect
-        )
+        record = replace(record, managed_names=names)
+        return KeptConversation(self._ownership.save, route, record, incoming.dialect, kept.form)
 
     async def _admit(
         self, incoming: DialectRequest, turn_id: str = ""
     ) -> RunnerResponse | Admission | None:
-        """Count the request in the agent's budget; return the refusal when that is
-        spent, or what is reserved.
+        """Count the request in the agent's budget; return the refusal when that is spent, or what
+        is reserved.
         """
         if incoming.only_counts:
             return None
         return await self._budgets.admit(incoming.agent, incoming.request, incoming.view, turn_id)
 
     async def _prompt_text(self, incoming: DialectRequest) -> str:
-        """Return the text for the end of the system prompt; "" for an agent without
-        any, whose requests pass unchanged.
+        """Return the text for the end of the system prompt; "" for an agent without any, whose
+        requests pass unchanged.
         """
         if incoming.view.bypass == NOT_READ or not self._prompt.has_context(incoming.agent):
             return ""
-        recall = not incoming.only_counts
         return await self._prompt.text(
-            incoming.agent, incoming.view, incoming.redactor, recall=recall
+            incoming.agent, incoming.view, incoming.redactor, recall=not incoming.only_counts
         )
 
     async def _mark_delivered(self, turn_id: str) -> None:
         with suppress(StoreError):
             await self._turns.journal.mark_delivered(turn_id)
+
+    def _log_intervention(self, incoming: DialectRequest, name: str | None) -> None:
+        self._log.event(
+            "intervention", incoming.agent, model=incoming.view.model, intervention=name
+        )
 
     def _log_join(
         self,
@@ -525,18 +528,34 @@ class TurnPipeline:
     ) -> None:
         if incoming.request.observer is not None:
             incoming.request.observer.on_turn(turn_id, incoming.agent.id)
-        model = incoming.view.model
+
         self._log.event(
             "join",
             incoming.agent,
             turn_id=turn_id,
-            model=model,
+            model=incoming.view.model,
             how=how,
             waiting=waiting,
             bytes=size,
         )
 
 
+def _headers_for_model(incoming: DialectRequest) -> list[tuple[str, str]]:
+    """Return the headers of a turn's requests: of an agent with a policy, none that names a
+    model.
+    """
+    own = of_json(provider_headers(incoming.request.headers, incoming.admitted.secret))
+    if has_policy(incoming.agent):
+        naming = find_model_headers(own)
+        own = [pair for pair in own if pair[0].lower() not in naming]
+    return [*own, ("accept-encoding", "gzip, deflate")]
+
+
 def _session(incoming: DialectRequest) -> str:
-    named = read_session_id(incoming.request.headers, incoming.view.session_hints)
-    return named or (incoming.kept.session if incoming.kept is not None else "")
+    """Return the name of the conversation: the runner's, or that of the object that it goes on
+    from.
+    """
+    session = read_session_id(incoming.request.headers, incoming.view.session_hints)
+    if session or incoming.predecessor is None:
+        return session
+    return incoming.predecessor.session

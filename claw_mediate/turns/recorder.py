@@ -3,6 +3,7 @@
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
+from http import HTTPStatus
 from typing import Any
 
 from claw_contract.base import JsonObject
@@ -55,20 +56,22 @@ def tool_trace(rounds: Sequence[Round], redactor: Redactor) -> list[JsonObject]:
     """Return the record of every round that the proxy answered, rejected ones too
     (``claw_contract.history.RoundRecord``).
     """
-    return [
-        {
+    trace: list[JsonObject] = []
+    for past in rounds:
+        record: JsonObject = {
             "round": past.number,
             "wall_time_ms": past.wall_ms,
             "tool_calls": [call_record(result, redactor) for result in past.results],
-            **({"round_usage": _token_counts(past.response.usage)} if past.response.usage else {}),
         }
-        for past in rounds
-    ]
+        if past.response.usage:
+            record["round_usage"] = _token_counts(past.response.usage)
+        trace.append(record)
+    return trace
 
 
 def call_record(result: ToolResult, redactor: Redactor, limit: int = MAX_BODY_BYTES) -> JsonObject:
-    """Return the record of a call (``ToolCallRecord``), with its arguments and its
-    result in their exact JSON.
+    """Return the record of a call (``ToolCallRecord``), with its arguments and its result in their
+    exact JSON.
 
     Arguments of more than ``limit`` bytes are cut and marked, as a body is.
     """
@@ -97,7 +100,9 @@ def _arguments(call: ToolCall, redactor: Redactor, limit: int) -> Any:
     else:
         size = sum(len(raw) for raw in call.arguments.raw.values())
 
-    return arguments if size <= limit else body_for_history(encode_json(arguments), redactor, limit)
+    if size <= limit:
+        return arguments
+    return body_for_history(encode_json(arguments), redactor, limit)
 
 
 def usage_record(usage: JsonObject, rounds: int, cost: Cost = _UNKNOWN_COST) -> UsageRecord:
@@ -112,21 +117,21 @@ def usage_record(usage: JsonObject, rounds: int, cost: Cost = _UNKNOWN_COST) -> 
 
 def usage_members(usage: UsageRecord) -> JsonObject:
     """Return the members of a line of history: an estimate only where there is one."""
-    return usage.model_dump(
-        exclude=None if usage.estimated_cost_usd is not None else {"estimated_cost_usd"}
-    )
+    if usage.estimated_cost_usd is not None:
+        return usage.model_dump()
+    return usage.model_dump(exclude={"estimated_cost_usd"})
 
 
 def _token_counts(usage: JsonObject) -> dict[str, int]:
-    """Return the counts of a provider's usage object, in OpenAI's member names or
-    in Anthropic's; 0 for what is no count.
+    """Return the counts of a provider's usage object, in OpenAI's member names or in Anthropic's; 0
+    for what is no count.
     """
     details = usage.get("prompt_tokens_details", usage.get("input_tokens_details"))
-    cached = (
-        details.get("cached_tokens")
-        if isinstance(details, dict)
-        else usage.get("cache_read_input_tokens")
-    )
+    if isinstance(details, dict):
+        cached = details.get("cached_tokens")
+    else:
+        cached = usage.get("cache_read_input_tokens")
+
     prompt = usage.get("prompt_tokens", usage.get("input_tokens"))
     completion = usage.get("completion_tokens", usage.get("output_tokens"))
     return {
@@ -140,15 +145,15 @@ def _count(number: object) -> int:
     return number if type(number) is int else 0
 
 
-_FIRST_ERROR = 400
 _OVER_LIMIT = "over_limit"  # The provider has no room for as many tools
 _SIDE_REQUEST = "side_request"  # A runner's own housekeeping calls no tools
 _NATIVE = "native"  # The runner calls the tool itself, at the broker
 
-type Ask = Callable[[ModelCall], Awaitable[ModelResult]]  # Makes one model call
-type Retain = Callable[
-    [Agent, JsonObject, Redactor], None
-]  # Gives the line of a turn to the agent's memory service
+type Ask = Callable[[ModelCall], Awaitable[ModelResult]]
+"""Makes one model call."""
+
+type Retain = Callable[[Agent, JsonObject, Redactor], None]
+"""Gives the line of a turn to the agent's memory service."""
 
 
 class Recorder:
@@ -170,6 +175,7 @@ class Recorder:
         view, watch = context.view, context.request.observer
         if watch is not None:
             watch.on_turn(context.turn_id, context.agent.id)
+
         self._log.event(
             "request",
             context.agent,
@@ -185,21 +191,21 @@ class Recorder:
     def record_forwarded(
         self, context: RequestContext, result: TurnResult, answer: ReceivedAnswer
     ) -> None:
-        """Record a forwarded request that is over; the result's body is the
-        beginning of the response.
+        """Record a forwarded request that is over; the result's body is the beginning of the
+        response.
         """
-        usage = answer.usage
-        cost = self._budgets.cost_of_answer(
-            context.provider, context.model, answer, context.admission
-        )
+        usage, admission = answer.usage, context.admission
+        cost = self._budgets.cost_of_answer(context.provider, context.model, answer, admission)
         tokens = usage_record(usage, 1 if usage else 0, cost)
+
         appended: Mapping[str, Any] = {}
         if context.view is not None:
-            charged = FREE if context.admission is None and _is_free(usage, result.status) else cost
-            self._budgets.settle(context.agent, context.model, charged, context.admission)
+            is_free = admission is None and _is_free(usage, result.status)
+            self._budgets.settle(context.agent, context.model, FREE if is_free else cost, admission)
             entry = _forwarded_entry(context, context.view, result, tokens)
             is_conversation = not context.is_side_request and context.view.bypass != NO_DIALECT
             appended = self._append(context, entry, is_retained=result.ok and is_conversation)
+
         model_call = ModelCallRecord(
             provider=context.provider,
             model=context.model,
@@ -217,12 +223,13 @@ class Recorder:
         call: ToolResult,
         wall_ms: int,
     ) -> None:
-        """Record a call that the runner made at the broker: a turn of one call that
-        asks no model.
+        """Record a call that the runner made at the broker: a turn of one call that asks no
+        model.
         """
         self._log_tool_call(context, 1, call)
         for name in _result_interventions([call]):
             self._event(context, "intervention", intervention=name, round=1)
+
         # A call that nobody ran cost nothing, though the broker's own answer to it went well.
         limit = MAX_BODY_BYTES if call.ran else MAX_FREE_BODY_BYTES
         record = call_record(call, context.redactor, limit)
@@ -257,7 +264,7 @@ class Recorder:
     ) -> ModelResult:
         """Return the result of a turn's model call.
 
-        With a limit in dollars it is reserved before, and noted behind.
+        With a limit in dollars, its cost is reserved before and noted afterwards.
         """
         admission = context.admission
         if admission is None:
@@ -268,9 +275,8 @@ class Recorder:
         try:
             result = await ask(call)
         finally:
-            if result is None or _may_have_cost(
-                result
-            ):  # None: the runner has left, or the turn's time is over
+            # Without a result, the runner has left, or the turn's time is over.
+            if result is None or _may_have_cost(result):
                 usage = result.usage if isinstance(result, ModelResponse) else None
                 self._budgets.note_call(
                     context.provider, context.model, call.body, usage, admission
@@ -280,11 +286,12 @@ class Recorder:
     def record_turn(
         self, context: TurnContext, result: TurnResult, rounds: Sequence[Round], usage: UsageRecord
     ) -> None:
-        """Record a turn that is over: its calls, interventions and response in the
-        log, then its line of history.
+        """Record a turn that is over: its calls, interventions and response in the log, then its
+        line of history.
         """
         for past in rounds:
             self._log_round(context, past)
+
         has_run = any(call.ran for past in rounds for call in past.results)
         limit = _body_limit(result, usage, has_run=has_run)
         entry = {
@@ -362,6 +369,11 @@ class Recorder:
         timings: Timings,
         history: Mapping[str, Any],
     ) -> None:
+        estimate: dict[str, float] = {}
+        if usage.estimated_cost_usd is not None:
+            estimate = {"estimated_cost_usd": usage.estimated_cost_usd}
+        error: dict[str, str] = {} if result.code is None else {"error": result.code}
+
         self._event(
             context,
             "response" if result.ok else "error",
@@ -371,18 +383,14 @@ class Recorder:
             tokens_out=usage.completion_tokens,
             cached_tokens=usage.cached_tokens,
             cost_usd=usage.reported_cost_usd,
-            **(
-                {}
-                if usage.estimated_cost_usd is None
-                else {"estimated_cost_usd": usage.estimated_cost_usd}
-            ),
+            **estimate,
             total_rounds=usage.total_rounds,
             mediated=isinstance(context, TurnContext),
             provider=context.provider,
             model_calls=[call.model_dump() for call in timings.model_calls],
             overhead_ms=timings.own_ms,
             **history,
-            **({} if result.code is None else {"error": result.code}),
+            **error,
         )
 
     def _append(
@@ -407,21 +415,23 @@ class Recorder:
             )
         if appended is not None and appended.is_cut:
             self._log.event("error", agent, turn_id=context.turn_id, error="history_cut")
+
         if watch is not None:
             watch.on_end(appended.line if appended else redactor.document(encode_json(entry)))
         if is_retained:
             self._retain(agent, entry, redactor)
+
         if appended is None:
             return {}
-        return {
-            "history_hash": appended.hash,
-            **({"history_rotated": True} if appended.has_rotated else {}),
-        }
+        if appended.has_rotated:
+            return {"history_hash": appended.hash, "history_rotated": True}
+        return {"history_hash": appended.hash}
 
 
 def _sent_body(context: TurnContext, limit: int) -> Any:
     """Return what history holds of the request that the provider was sent first."""
-    request = context.variants(ToolUse.AS_REQUESTED)
+    prepared = context.prepared
+    request = prepared.build(prepared.first)(ToolUse.AS_REQUESTED)
     is_first = context.route.position == 0 or context.model == context.route.candidates[0].model
     if not is_first or request.unextended or len(request.head) <= MAX_BODY_BYTES:
         return body_for_history(context.route.body(request.body), context.redactor, limit)
@@ -465,14 +475,12 @@ def _common_members(
 def _forwarded_entry(
     context: RequestContext, view: RunnerRequest, result: TurnResult, tokens: UsageRecord
 ) -> dict[str, Any]:
-    limit, redactor = _body_limit(result, tokens, has_run=False), context.redactor
+    redactor = context.redactor
+    limit = _body_limit(result, tokens, has_run=False)
     members = _common_members(context, view, result, limit)
-    is_unchanged = view.body is context.request.body
-    sent = (
-        members["request_original"]
-        if is_unchanged
-        else body_for_history(view.body, redactor, limit)
-    )
+    sent = members["request_original"]
+    if view.body is not context.request.body:
+        sent = body_for_history(view.body, redactor, limit)
 
     response = {"format": "json", "json": body_for_history(result.body, redactor, limit)}
     if view.stream and limit == MAX_BODY_BYTES:
@@ -491,17 +499,17 @@ def _forwarded_entry(
 
 
 def _withheld(agent: Agent, reason: str, shown: Collection[str] = ()) -> list[JsonObject]:
-    quarantined = [
+    """Return the granted tools that a request is not offered, each with its reason."""
+    quarantined: list[JsonObject] = [
         {"name": tool.name, "reason": f"quarantined: {tool.reason}"} for tool in agent.quarantined
     ]
-    mediated = (
+    mediated: list[JsonObject] = [
         {"name": tool.name, "reason": reason} for tool in agent.tools if tool.name not in shown
-    )
-    return [
-        *quarantined,
-        *mediated,
-        *({"name": tool.name, "reason": _NATIVE} for tool in agent.native_tools),
     ]
+    native: list[JsonObject] = [
+        {"name": tool.name, "reason": _NATIVE} for tool in agent.native_tools
+    ]
+    return [*quarantined, *mediated, *native]
 
 
 def _stream_text(body: bytes, redactor: Redactor) -> str:
@@ -514,24 +522,21 @@ def _stream_text(body: bytes, redactor: Redactor) -> str:
 
 
 def _may_have_cost(result: ModelResult) -> bool:
-    """Return whether a provider may have worked for an answer: any but a refusal,
-    and a connection that was never made.
+    """Return whether a provider may have worked for an answer: any but a refusal, and a connection
+    that was never made.
     """
     if isinstance(result, ProviderResponse):
-        return result.status < _FIRST_ERROR
-    return isinstance(result, ModelResponse) or result.code in {
-        BROKE_OFF,
-        TOO_LARGE,
-        TIMEOUT,
-        BAD_REPLY,
-    }
+        return result.status < HTTPStatus.BAD_REQUEST
+    if isinstance(result, ModelResponse):
+        return True
+    return result.code in {BROKE_OFF, TOO_LARGE, TIMEOUT, BAD_REPLY}
 
 
 def _is_free(usage: JsonObject, status: int) -> bool:
     """Return whether an answer without usage cost nothing: an error did not, as far as is known."""
     # What was broken off, by the provider or by a runner that left, did cost something, and nobody
     # knows what.
-    return not usage and status >= _FIRST_ERROR and status != GONE
+    return not usage and status >= HTTPStatus.BAD_REQUEST and status != GONE
 
 
 def _interventions(past: Round) -> list[str]:
@@ -545,8 +550,8 @@ def _result_interventions(results: Sequence[ToolResult]) -> list[str]:
     """Return the interventions that the codes of results show, each once."""
     codes = {result.code for result in results}
     names = [name for code, name in ROUND_INTERVENTIONS.items() if code in codes]
-    per_call = (
-        (CALL_INTERVENTIONS.get(result.code or ""), result.call.canonical) for result in results
-    )
-    names += [f"{name}:{tool}" for name, tool in per_call if name is not None]
+    for result in results:
+        name = CALL_INTERVENTIONS.get(result.code or "")
+        if name is not None:
+            names.append(f"{name}:{result.call.canonical}")
     return list(dict.fromkeys(names))

@@ -1,12 +1,12 @@
-"""The offline replay of a recorded turn: the real turn, judge and dialect, under
-the agent's present manifest.
+"""The offline replay of a recorded turn: the real turn, judge and dialect, under the agent's
+present manifest.
 
 No provider and no service is asked, and nothing is written: the model says what it said, services
-answer what they answered, and the clock shows what it showed. If the turn takes another way than it
-took, it ends there, and names what was not recorded (docs/spec/inspect.md).
+answer what they answered, and the clock shows what it showed. If the turn goes another way than it
+went, it ends there, and names what was not recorded (docs/spec/inspect.md).
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, cast
@@ -36,6 +36,7 @@ from claw_mediate.providers.failover import (
 from claw_mediate.telemetry.event_log import encode_json
 from claw_mediate.telemetry.history import body_for_history
 from claw_mediate.turns.checkpoint import TurnCheckpoint
+from claw_mediate.turns.context import PreparedRequest
 from claw_mediate.turns.driver import Ports, TurnDriver, drive
 from claw_mediate.turns.recorder import tool_trace, usage_members, usage_record
 from claw_state.journal import Journal
@@ -55,8 +56,10 @@ class RecordedResponse(NamedTuple):
     body: bytes
     size: int
     latency_ms: int
-    # True if the body is the result as the model was told it, of an earlier attempt at the turn
     whole: bool = False
+    """True if the body is the result as the model was told it, in an earlier attempt at the
+    turn.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,31 +69,27 @@ class RecordedTurn:
     entry: JsonObject
     path: str
     body: bytes
-    replies: Mapping[
-        int, RecordedResponse
-    ]  # By round: the last that was asked in it, since the others did not count
-    answers: Mapping[
-        tuple[int, str], Sequence[RecordedResponse]
-    ]  # By round and tool, in the order in which they were asked
+    replies: Mapping[int, RecordedResponse]
+    """By round: the last that was asked in it, since the others did not count."""
+    answers: Mapping[tuple[int, str], Sequence[RecordedResponse]]
+    """By round and tool, in the order in which they were asked."""
 
     def missing(self) -> list[str]:
         """Return what history says of the turn, and the recording does not hold."""
         lost: list[str] = []
         if not self.body:
             lost.append("the runner's request")
+
         for past in map(as_object, as_array(self.entry.get("tool_trace"))):
             number = _number(past, "round")
             if number not in self.replies:
                 lost.append(f"the model's reply of round {number}")
-            ran = [
-                call
-                for call in map(as_object, as_array(past.get("tool_calls")))
-                if call.get("ran", True) is True
-            ]
-            for name in dict.fromkeys(str(call.get("name")) for call in ran):
-                there = len(self.answers.get((number, name), ()))
-                if there < sum(call.get("name") == name for call in ran):
+
+            ran = Counter(str(call.get("name")) for call in _calls_that_ran(past))
+            for name, count in ran.items():
+                if len(self.answers.get((number, name), ())) < count:
                     lost.append(f"what {name} answered in round {number}")
+
         return lost
 
 
@@ -114,39 +113,34 @@ async def replay_turn(recording: RecordedTurn, agent: Agent, dialect: Dialect) -
     catalog = ToolCatalog.build(
         agent.tools, view.declared_tools, room, is_open=view.declares_elsewhere
     )
+    variants = dialect.build_request(view, catalog, Additions())
+
     peers = _Peers(recording, agent)
     ports = Ports(peers.model, peers.tools, lambda: peers.clock)
-    turn_id = str(recording.entry.get("turn_id"))
-    world = TurnDriver(
-        dialect,
-        catalog,
-        dialect.build_request(view, catalog, Additions()),
-        ports,
-        _NullCheckpoint(turn_id),
-    )
-    outcome = await drive(turn(agent.limits, peers.clock, keeps_rounds=view.keeps_rounds), world)
+    checkpoint = _NullCheckpoint(str(recording.entry.get("turn_id")))
+    driver = TurnDriver(dialect, PreparedRequest(catalog, lambda _: variants), ports, checkpoint)
+    commands = turn(agent.limits, peers.clock, keeps_rounds=view.keeps_rounds)
+    outcome = await drive(commands, driver)
+
+    code: str | None = None
     if isinstance(outcome, Deliver):
-        body = dialect.write_response(
-            outcome.response, view, runner_usage(outcome.usage), terminal=outcome.terminal
-        )
-        ended: tuple[int, bytes, str | None] = 200, body, None
+        status = 200
+        usage = runner_usage(outcome.usage)
+        body = dialect.write_response(outcome.response, view, usage, terminal=outcome.terminal)
     else:
+        status = outcome.status
+        code = outcome.code
         own = outcome.failure.body if outcome.failure is not None else None
-        body = own or build_error_body(
-            recording.path, outcome.status, outcome.code, outcome.message
-        )
-        ended = outcome.status, body, outcome.code
-    status, body, code = ended
+        body = own or build_error_body(recording.path, status, code, outcome.message)
+
+    response = as_object(recording.entry.get("response"))
     about = {
         "digest": agent.digest,
         "status": "error" if code else "ok",
         "status_code": status,
         "error": code,
         "tools_offered": [offered.alias for offered in catalog.offered],
-        "response": {
-            **as_object(recording.entry.get("response")),
-            "json": body_for_history(body, _NO_SECRETS),
-        },
+        "response": {**response, "json": body_for_history(body, _NO_SECRETS)},
         "usage": usage_members(usage_record(add_usage(outcome.usage), len(outcome.usage))),
         "tool_trace": tool_trace(outcome.rounds, _NO_SECRETS),
     }
@@ -171,32 +165,33 @@ class _Peers:
         reply = self._recording.replies.get(call.round)
         if self.missing or reply is None:
             self.missing = self.missing or [f"the model's reply of round {call.round}"]
-            return TransportFailure(
-                NOT_RECORDED,
-                f"the turn goes another way than it went: {self.missing[0]} is not recorded",
-            )
+            message = f"the turn goes another way than it went: {self.missing[0]} is not recorded"
+            return TransportFailure(NOT_RECORDED, message)
+
         self.clock = (sum(self._walls[: call.round - 1]) + reply.latency_ms) / 1000
         if reply.status is None:
-            return TransportFailure(
-                str(self._recording.entry.get("error")), reply.body.decode(errors="replace")
-            )
-        return parse_response(
-            ProviderResponse(reply.status, reply.content_type, reply.body), call.read
-        )
+            reason = reply.body.decode(errors="replace")
+            return TransportFailure(str(self._recording.entry.get("error")), reason)
+
+        response = ProviderResponse(reply.status, reply.content_type, reply.body)
+        return parse_response(response, call.read)
 
     async def tools(self, call: ToolCall, key: str, seconds: float) -> ToolResult:
         assert call.tool is not None
         place = (round_of_key(key), call.canonical)
-        answers, calls = self._answers.get(place), self._recorded_calls.get(place)
+        answers = self._answers.get(place)
+        calls = self._recorded_calls.get(place)
         recorded = answers.popleft() if answers else None
         known = calls.popleft() if calls else None
         if recorded is None:
             self.missing.append(f"what {call.canonical} answers in round {place[0]}")
             return tool_result.failure(call, NOT_RECORDED, "Nothing is recorded of this call.")
+
         own = call.tool.annotations.timeout_ms
         allowed = seconds if own is None else min(seconds, own / 1000)
         if recorded.status is not None and recorded.latency_ms > allowed * 1000:
             return replace(tool_result.timeout(call, allowed), latency_ms=recorded.latency_ms)
+
         limit = call.tool.annotations.max_result_bytes or self._agent.limits.result_bytes
         return replace(_answer(call, recorded, known, limit), latency_ms=recorded.latency_ms)
 
@@ -204,34 +199,45 @@ class _Peers:
 def _answer(
     call: ToolCall, recorded: RecordedResponse, known: JsonObject | None, limit: int
 ) -> ToolResult:
-    """Return the result of a call, as its service's response is read now; without
-    one, as the model read it then.
+    """Return the result of a call, as its service's response is read now; without a response, as
+    the model read it then.
     """
     if recorded.status is not None and not recorded.whole:
-        cut = min(limit, len(recorded.body)) if recorded.size > len(recorded.body) else limit
+        is_cut = recorded.size > len(recorded.body)
+        cut = min(limit, len(recorded.body)) if is_cut else limit
         return tool_result.read_http_response(
             call, recorded.status, recorded.body, recorded.size, cut
         )
-    envelope = (
-        as_object(decode_recorded(recorded.body))
-        if recorded.whole
-        else as_object(as_object(known).get("result"))
-    )
-    code = as_object(envelope.get("error")).get("code")
-    status = envelope.get("status_code")
+
+    if recorded.whole:
+        envelope = as_object(decode_recorded(recorded.body))
+    else:
+        envelope = as_object(as_object(known).get("result"))
     ok = envelope.get("ok") is True
+    code = as_object(envelope.get("error")).get("code")
     return ToolResult(
-        call, msgspec.json.encode(envelope), ok, None if ok else str(code), status, ran=True
+        call,
+        msgspec.json.encode(envelope),
+        ok,
+        None if ok else str(code),
+        envelope.get("status_code"),
+        ran=True,
     )
 
 
 def _calls(trace: Sequence[JsonObject]) -> dict[tuple[int, str], list[JsonObject]]:
+    """Return the recorded calls by round and tool, in their order."""
     calls: dict[tuple[int, str], list[JsonObject]] = {}
     for past in trace:
-        for call in map(as_object, as_array(past.get("tool_calls"))):
-            if call.get("ran", True) is True:
-                calls.setdefault((_number(past, "round"), str(call.get("name"))), []).append(call)
+        for call in _calls_that_ran(past):
+            place = (_number(past, "round"), str(call.get("name")))
+            calls.setdefault(place, []).append(call)
     return calls
+
+
+def _calls_that_ran(past: JsonObject) -> list[JsonObject]:
+    calls = map(as_object, as_array(past.get("tool_calls")))
+    return [call for call in calls if call.get("ran", True) is True]
 
 
 def _number(values: JsonObject, name: str) -> int:

@@ -1,9 +1,9 @@
-"""The providers that send back only on request what they take back: reasoning, encrypted
+"""The providers that return reasoning in a form that they take back, encrypted, only on request
 (docs/spec/responses.md section 4).
 
-A provider and model whose reasoning could not be sent back is asked for what can, from then on. One
-that refuses to be asked is never asked again. Nothing of this outlives the process: it is learned
-again with one reply.
+Once a model returned reasoning that cannot be replayed, later requests ask it for encrypted
+reasoning. One that refuses such a request is never asked for it again. Nothing of this outlives the
+process: it is learned again with one response.
 """
 
 _MAX_MAKERS = 1024  # A runner may name any model
@@ -14,6 +14,7 @@ class ReplayableReasoning:
 
     def __init__(self) -> None:
         self._makers: dict[str, bool] = {}
+        """True for each that is asked for encrypted reasoning, False for each that refused."""
 
     def is_asked_for(self, maker: str) -> bool:
         return self._makers.get(maker, False)
@@ -26,5 +27,5 @@ class ReplayableReasoning:
             self._makers.setdefault(maker, True)
 
     def note_refusal(self, maker: str) -> None:
-        """Record that the provider does not take the request for it."""
+        """Record that the provider refuses a request for encrypted reasoning."""
         self._makers[maker] = False

@@ -7,19 +7,16 @@ the stream (docs/spec/mediation.md section 6).
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 
-import msgspec
 from msgspec.structs import replace
 
 from claw_mediate.core.http import RunnerResponse, build_error_body, respond
 from claw_mediate.dialects.base import Dialect, RunnerRequest, StreamOpening
 from claw_mediate.settings import Pace
 from claw_mediate.turns.context import TurnContext, TurnResult
-from claw_mediate.turns.driver import Progress
+from claw_mediate.turns.registry import RunningTurn
 from claw_state.journal import StoredResponse
-from claw_state.ownership import OwnedObject
 
 _STREAM = [
     ("content-type", "text/event-stream"),
@@ -67,34 +64,36 @@ class ClientStream:
             on_disconnect()
 
 
-async def json_response(task: asyncio.Task[TurnResult]) -> RunnerResponse:
-    """Return the answer of a turn that was not asked to stream.
+async def attend(running: RunningTurn, pace: Pace) -> RunnerResponse:
+    """Return the answer of a running turn, for one more runner.
 
-    Several runners may wait for the same task.
+    Cancelled when that runner leaves.
     """
-    await asyncio.wait([task])
-    return _whole(task.result())
+    running.waiting += 1
+    try:
+        if running.context.view.stream:
+            response = await _stream(running, pace)
+        else:
+            # Several runners may wait for the same task.
+            await asyncio.wait([running.task])
+            response = _whole(running.task.result())
+    except asyncio.CancelledError:
+        running.disconnect()
+        raise
+
+    return replace(
+        response,
+        on_delivered=running.checkpoint.mark_delivered,
+        answer_of=running.context.turn_id,
+    )
 
 
-class StreamedTurn(NamedTuple):
-    """A running turn whose answer is streamed.
-
-    ``save`` stores that the runner owns the response whose id it was sent.
+async def _stream(running: RunningTurn, pace: Pace) -> RunnerResponse:
+    """Return the answer of a turn that was asked to stream: its error while the status is open,
+    else its stream.
     """
+    progress, task = running.driver.progress, running.task
 
-    context: TurnContext
-    progress: Progress
-    task: asyncio.Task[TurnResult]
-    save: Callable[[OwnedObject], Awaitable[None]]
-
-
-async def sse_response(
-    turn: StreamedTurn, pace: Pace, on_disconnect: OnDisconnect
-) -> RunnerResponse:
-    """Return the answer of a turn that was asked to stream: its error while the
-    status is open, else its stream.
-    """
-    progress, task = turn.progress, turn.task
     committed = asyncio.ensure_future(progress.committed.wait())
     try:
         await asyncio.wait(
@@ -102,13 +101,16 @@ async def sse_response(
         )
     finally:
         committed.cancel()
+
     progress.committed.set()
-    if task.done() and not (result := task.result()).ok:
-        return _whole(result)
+    if task.done():
+        result = task.result()
+        if not result.ok:
+            return _whole(result)
+
     headers = [*_STREAM, *progress.headers]
-    return RunnerResponse(
-        200, headers, ClientStream(_events(turn, pace), on_disconnect), streaming=True
-    )
+    stream = ClientStream(_events(running, pace), running.disconnect)
+    return RunnerResponse(200, headers, stream, streaming=True)
 
 
 def stored_response(
@@ -131,35 +133,40 @@ def _whole(result: TurnResult) -> RunnerResponse:
     )
 
 
-async def _events(turn: StreamedTurn, pace: Pace) -> AsyncGenerator[bytes]:
-    context, progress, task, save = turn
+async def _events(running: RunningTurn, pace: Pace) -> AsyncGenerator[bytes]:
+    context, progress, task = running.context, running.driver.progress, running.task
     dialect = context.dialect
     own_id = dialect.ID_PREFIX + context.turn_id.removeprefix("turn_")
     opening = StreamOpening(own_id, context.view.model, int(time.time()))
-    next_event = time.monotonic() + (_SILENT_SECONDS if pace.kind == "auto" else 0)
+
+    is_auto = pace.kind == "auto"
+    next_event = time.monotonic() + (_SILENT_SECONDS if is_auto else 0)
     while not task.done():
-        if pace.kind in {"native", "auto"} and (now := time.monotonic()) >= next_event:
+        now = time.monotonic()
+        if pace.kind in {"native", "auto"} and now >= next_event:
             yield dialect.keepalive(progress.note, "native", opening)
             opening = replace(opening, beats=opening.beats + 1)
-            next_event = now + (_EVENT_SECONDS if pace.kind == "auto" else 0)
+            next_event = now + (_EVENT_SECONDS if is_auto else 0)
         elif pace.kind in {"comment", "auto"}:
             yield dialect.keepalive(progress.note, "comment", opening)
         await asyncio.wait([task], timeout=None if pace.kind == "off" else pace.every)
+
     result = task.result()
-    if result.ok:
-        if opening.beats and result.owned is not None:
-            await save(msgspec.structs.replace(result.owned, id=opening.id))
-        for events in _batches(
-            dialect.stream(result.body, context.view, opening if opening.beats else None)
-        ):
-            yield events
-    else:
+    if not result.ok:
         yield dialect.stream_error(_error_event(context, result), opening)
+        return
+
+    # A native keepalive has told the runner an id before the provider's was known.
+    if opening.beats and result.kept is not None:
+        await running.save_under(opening.id, result.kept)
+    known_opening = opening if opening.beats else None
+    for events in _batches(dialect.stream(result.body, context.view, known_opening)):
+        yield events
 
 
 def _batches(events: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield events joined to chunks of about ``_CHUNK_BYTES``: the whole answer is
-    there, and each chunk is a write.
+    """Yield events joined to chunks of about ``_CHUNK_BYTES``: the whole answer is there, and each
+    chunk is a write.
     """
     batch: list[bytes] = []
     size = 0
@@ -168,14 +175,18 @@ def _batches(events: Iterable[bytes]) -> Iterator[bytes]:
         size += len(event)
         if size >= _CHUNK_BYTES:
             yield b"".join(batch)
-            batch, size = [], 0
+            batch = []
+            size = 0
+
     if batch:
         yield b"".join(batch)
 
 
 def _error_event(context: TurnContext, result: TurnResult) -> bytes:
-    if own := context.dialect.error_body(result.body):
+    own = context.dialect.error_body(result.body)
+    if own:
         return own
+
     message = f"the provider answered with status {result.status}"
     return build_error_body(
         context.request.path, result.status, f"provider_http_{result.status}", message

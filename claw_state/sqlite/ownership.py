@@ -11,11 +11,11 @@ from claw_state.ownership import (
     MAX_PROVIDER_OBJECT_AGE_SECONDS,
     MAX_PROVIDER_OBJECTS,
     USE_MARK_SECONDS,
+    KeptObject,
     ObjectName,
-    OwnedObject,
     ProviderObject,
-    decode_owned,
-    encode_owned,
+    decode_kept,
+    encode_kept,
 )
 from claw_state.sqlite.connection import Database, Execute
 from claw_state.url import StoreError
@@ -69,14 +69,14 @@ class SqliteOwnershipStore:
         self._saves: Counter[str] = Counter()
         self._object_saves: Counter[str] = Counter()
 
-    async def save(self, agent_id: str, owned: OwnedObject, *, may_share: bool = False) -> bool:
+    async def save(self, agent_id: str, kept: KeptObject, *, may_share: bool = False) -> bool:
         now = self._clock()
 
         def insert(execute: Execute) -> bool:
-            if not may_share and _is_anothers(execute, agent_id, owned, now - MAX_AGE_SECONDS):
+            if not may_share and _is_anothers(execute, agent_id, kept, now - MAX_AGE_SECONDS):
                 return False
 
-            execute(_SAVE, (agent_id, owned.id, encode_owned(owned), now))
+            execute(_SAVE, (agent_id, kept.id, encode_kept(kept), now))
             execute(_DELETE_OLD, (agent_id, now - MAX_AGE_SECONDS))
             # Also at the first save: a process may die after each.
             if self._saves[agent_id] % _EVICT_EVERY == 0:
@@ -87,7 +87,7 @@ class SqliteOwnershipStore:
         self._saves[agent_id] += is_saved
         return is_saved
 
-    async def find(self, agent_id: str, object_id: str) -> OwnedObject | None:
+    async def find(self, agent_id: str, object_id: str) -> KeptObject | None:
         now = self._clock()
         rows = self._db.read(_FIND, agent_id, object_id, now - MAX_AGE_SECONDS)
         if not rows:
@@ -95,7 +95,7 @@ class SqliteOwnershipStore:
 
         with suppress(StoreError):  # a state that can only be read still says who owns it
             await self._db.write(_MARK_USED, now, agent_id, object_id)
-        return decode_owned(bytes(rows[0][0]))
+        return decode_kept(bytes(rows[0][0]))
 
     async def delete(self, agent_id: str, object_id: str) -> None:
         await self._db.write("DELETE FROM owned WHERE agent = ? AND id = ?", agent_id, object_id)
@@ -156,12 +156,12 @@ class SqliteOwnershipStore:
         self._db.close()
 
 
-def _is_anothers(execute: Execute, agent_id: str, owned: OwnedObject, oldest: float) -> bool:
+def _is_anothers(execute: Execute, agent_id: str, kept: KeptObject, oldest: float) -> bool:
     """Return whether another agent owns one of the object's two ids at its provider."""
-    for object_id in {owned.id, owned.provider_id}:
+    for object_id in {kept.id, kept.provider_id}:
         owners: set[str] = set()
         for agent, record in execute(_FIND_OWNERS, (object_id, oldest)).fetchall():
-            if decode_owned(bytes(record)).provider == owned.provider:
+            if decode_kept(bytes(record)).provider == kept.provider:
                 owners.add(agent)
 
         # A state of an earlier version may have several owners, the agent among them.

@@ -11,12 +11,12 @@ from claw_state.ownership import (
     MAX_PROVIDER_OBJECT_AGE_SECONDS,
     MAX_PROVIDER_OBJECTS,
     USE_MARK_SECONDS,
+    KeptObject,
     ObjectName,
-    OwnedObject,
     ProviderObject,
+    decode_kept,
     decode_object,
-    decode_owned,
-    encode_owned,
+    encode_kept,
 )
 from claw_state.valkey.client import ValkeyClient, store_error_if_unreadable
 from claw_state.valkey.scripts import load_script
@@ -39,20 +39,20 @@ class ValkeyOwnershipStore:
         self._client = client
         self._clock = clock
 
-    async def save(self, agent_id: str, owned: OwnedObject, *, may_share: bool = False) -> bool:
+    async def save(self, agent_id: str, kept: KeptObject, *, may_share: bool = False) -> bool:
         bounds = int(MAX_AGE_SECONDS), MAX_OBJECTS
-        row = owned.id, owned.provider_id, owned.provider, encode_owned(owned)
+        row = kept.id, kept.provider_id, kept.provider, encode_kept(kept)
         answer = await self._client.run(
             _SAVE, self._now(), agent_id, *_RESPONSE_KEYS, *bounds, int(may_share), *row
         )
         return not _read_refused(agent_id, answer)
 
-    async def find(self, agent_id: str, object_id: str) -> OwnedObject | None:
+    async def find(self, agent_id: str, object_id: str) -> KeptObject | None:
         record = await self._client.run(
             _FIND, self._now(), agent_id, object_id, int(MAX_AGE_SECONDS)
         )
         with store_error_if_unreadable(f"what {agent_id} owns"):
-            return None if record is None else decode_owned(record)
+            return None if record is None else decode_kept(record)
 
     async def delete(self, agent_id: str, object_id: str) -> None:
         await self._client.run(_DELETE, self._now(), agent_id, object_id)

@@ -99,7 +99,7 @@ def test_a_table_tells_of_each_agent_and_json_of_the_same(file: str) -> None:
             "latest": "2001-09-09T01:46:40Z",
             "marks": 0,
         },
-        "owned_ids": 2,
+        "own_ids": 2,
         "turns": {
             "running": 0,
             "abandoned": 0,

@@ -27,7 +27,7 @@ from claw_audit.audit import AuditQuery, audit
 from claw_audit.turns import RecordedCall
 from claw_audit.verify import verify
 from claw_contract.history import HistoryEntry
-from claw_state.ownership import OwnedObject
+from claw_state.ownership import KeptObject
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.ownership import SqliteOwnershipStore
 from tests.crash import life
@@ -269,7 +269,7 @@ class Scene:
     async def _own_conversation(self) -> None:
         """Enter the conversation as if it had been made through the proxy."""
         store = SqliteOwnershipStore(Database(str(self.home / "state.db")))
-        await store.save("analyst", OwnedObject(f"conv_{self.name}", f"conv_{self.name}", "openai"))
+        await store.save("analyst", KeptObject(f"conv_{self.name}", f"conv_{self.name}", "openai"))
         await store.close()
 
     def play(self, *, real: bool = False) -> None:

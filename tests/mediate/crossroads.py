@@ -16,7 +16,7 @@ from claw_contract.providers import ApiFormat
 from claw_contract.secret import Secret
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.model_policy import Candidate
-from claw_mediate.core.types import Limits, ModelResponse
+from claw_mediate.core.types import ModelResponse, TurnLimits
 from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.base import Dialect
 from claw_mediate.dialects.openai import chat as openai_chat
@@ -193,7 +193,7 @@ async def silence(_request: Request) -> Response:
     raise AssertionError("nobody waits any more")
 
 
-LIMITS: Limits = limits()
+LIMITS: TurnLimits = limits()
 WORDLESS: dict[str, Answer] = {
     "cut": cut,
     "html": Response("<html>busy</html>"),

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from claw_mediate.core.types import ModelResponse
 from claw_mediate.providers.failover import ModelCall, ModelResult, ProviderResponse, parse_response
-from claw_state.ownership import OwnedObject
+from claw_state.ownership import KeptObject
 from tests.mediate.desk import Desk
 from tests.mediate.scripted import Model
 from tests.waiting import happens
@@ -108,7 +108,7 @@ class KeptDesk(Desk):
     async def owns(self, conversation: str = "conv_1") -> None:
         """Let the present agent own a conversation."""
         await self.mediator.state.ownership.save(
-            self.agent, OwnedObject(conversation, conversation, "openai")
+            self.agent, KeptObject(conversation, conversation, "openai")
         )
 
     async def says(self, words: str, **more: Any) -> str:

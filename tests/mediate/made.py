@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from claw_contract.manifest import Tool
 from claw_mediate.core.tool_call import read_arguments
 from claw_mediate.core.tool_catalog import ToolCatalog
-from claw_mediate.core.types import Arguments, Limits, ModelResponse, Owner, ToolCall
+from claw_mediate.core.types import Arguments, ModelResponse, Owner, ToolCall, TurnLimits
 
 SPACE = st.text(alphabet=" \t\r\n", max_size=2)
 NUMBER = st.sampled_from(
@@ -112,7 +112,7 @@ def catalog(*tools: Tool, native: Sequence[str] = (), room: int = 128) -> ToolCa
     return ToolCatalog.build(tools, native, room)
 
 
-def limits(**more: Any) -> Limits:
+def limits(**more: Any) -> TurnLimits:
     values: dict[str, Any] = {
         "max_rounds": 8,
         "tool_seconds": 30.0,
@@ -122,4 +122,4 @@ def limits(**more: Any) -> Limits:
         "max_parallel": 8,
         "on_budget": "finalize",
     }
-    return Limits(**values | more)
+    return TurnLimits(**values | more)

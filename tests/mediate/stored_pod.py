@@ -19,7 +19,7 @@ from claw_mediate.core.http import Forward, Request, RunnerResponse
 from claw_mediate.mediator import Mediator
 from claw_mediate.settings import SETTINGS, Settings
 from claw_mediate.telemetry.event_log import EventLog
-from claw_state.ownership import OwnedObject
+from claw_state.ownership import KeptObject
 from tests.events import known
 from tests.mediate.desk import tool
 from tests.peers import Peer, Service
@@ -158,7 +158,7 @@ class StoredPod:
     def token(self, agent_id: str) -> str:
         return f"{agent_id}:secret-of-the-{agent_id}"
 
-    async def keeps(self, owned: OwnedObject, agent_id: str = "analyst") -> None:
+    async def keeps(self, owned: KeptObject, agent_id: str = "analyst") -> None:
         await self.mediator.state.ownership.save(agent_id, owned)
 
     async def decides(
@@ -253,11 +253,11 @@ def kept_response(response_id: str, **more: Any) -> Body:
     return response(message("Fifty."), **(echo | {"id": response_id} | more))
 
 
-OWN = OwnedObject(
+OWN = KeptObject(
     "resp_A", "resp_A", "openai", "first", hidden_ids=("call_1",), managed_names=("desk__balance",)
 )
-PLAIN = OwnedObject("resp_P", "resp_P", "openai", "first", is_plain=True)
-TALK = OwnedObject("conv_A", "conv_A", "openai", "first", hidden_ids=("call_2",))
+PLAIN = KeptObject("resp_P", "resp_P", "openai", "first", is_plain=True)
+TALK = KeptObject("conv_A", "conv_A", "openai", "first", hidden_ids=("call_2",))
 
 
 @asynccontextmanager

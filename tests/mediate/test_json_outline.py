@@ -22,7 +22,8 @@ from claw_mediate.core.json_outline import (
     decode_request_outline,
 )
 from claw_mediate.core.json_splice import element_spans, list_members
-from claw_mediate.dialects import model_only, sse
+from claw_mediate.dialects import members as raw_members
+from claw_mediate.dialects import model_only
 from claw_mediate.dialects.anthropic import request as messages
 from claw_mediate.dialects.base import UnreadableRequestError
 from claw_mediate.dialects.openai import functions
@@ -154,7 +155,7 @@ def measure(body: bytes) -> None:
 
 
 def split(body: bytes) -> None:
-    sse.split_array(b"[" + body + b"]")
+    raw_members.split_array(b"[" + body + b"]")
 
 
 def write_functions(body: bytes) -> None:
@@ -173,7 +174,7 @@ DECODERS: list[tuple[ModuleType, str, str, Callable[[bytes], object]]] = [
     (object_ids, "_decoder", "chat", find_ids),
     (cost, "_limits_decoder", "chat", measure),
     (json_splice, "_raw_values", "chat", list_members),
-    (sse, "_array_decoder", "chat", split),
+    (raw_members, "_array_decoder", "chat", split),
     (functions, "_read_messages", "chat", write_functions),
 ]
 

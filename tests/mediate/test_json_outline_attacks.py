@@ -35,6 +35,7 @@ from claw_mediate.core.object_ids import (
 from claw_mediate.dialects import model_only
 from claw_mediate.dialects.anthropic import request as messages
 from claw_mediate.dialects.base import RunnerRequest, UnreadableRequestError
+from claw_mediate.dialects.kept import KeptReferences
 from claw_mediate.dialects.openai import functions
 from claw_mediate.dialects.openai import request as chat
 from claw_mediate.dialects.responses import request as responses
@@ -244,11 +245,18 @@ def document_of(chance: random.Random) -> bytes:
 def seen(request: RunnerRequest | None) -> Any:
     if request is None:
         return None
-    names = set(request.__struct_fields__) - {"body", "load_evidence", "load_resent", "go_on_from"}
-    names -= {
-        "is_bound"
-    }  # A text that ends with a quoted name may look like the name itself, where it is searched
-    return {name: getattr(request, name) for name in names}, request.evidence, request.load_resent()
+    names = set(request.__struct_fields__) - {"body", "load_evidence", "load_resent", "kept"}
+    fields = {name: getattr(request, name) for name in names}
+    return fields, seen_kept(request.kept), request.evidence, request.load_resent()
+
+
+def seen_kept(kept: KeptReferences | None) -> Any:
+    if kept is None:
+        return None
+    # A text that ends with a quoted name may look like the name itself, where it is searched: so
+    # ``is_bound`` may differ.
+    names = set(kept.__struct_fields__) - {"form", "go_on_from", "is_bound"}
+    return {name: getattr(kept, name) for name in names}
 
 
 def edits(body: bytes) -> Any:

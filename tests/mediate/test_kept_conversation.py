@@ -351,7 +351,7 @@ async def test_with_any_id_allowed_a_conversation_belongs_to_who_names_it(kept: 
     await failed_behind_a_trade(kept)
     row = await kept.mediator.state.ownership.find(kept.agent, "conv_9")
     assert row is not None
-    assert (row.provider, b'"call_1"' in row.owed, row.hidden_ids) == (
+    assert (row.provider, b'"call_1"' in row.pending_results, row.hidden_ids) == (
         "openai",
         True,
         ("call_1", "fc_call_1"),

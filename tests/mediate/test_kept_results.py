@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 from msgspec import structs
@@ -129,6 +130,22 @@ async def test_a_request_that_is_not_mediated_settles_what_is_owed(kept: KeptDes
     kept.model_says("Bought.")
     await kept.says("Buy")
     assert kept.sent() == ["user: Buy"]
+
+
+@pytest.mark.requirement("responses:owed", "responses:compact")
+@pytest.mark.parametrize("path", ["/v1/responses/compact", "/v1/responses/input_tokens"])
+async def test_a_compaction_and_a_count_stay_such_when_they_take_results_along(
+    kept: KeptDesk, path: str
+) -> None:
+    await failed_behind_a_trade(kept)
+    kept.messages, kept.more = [kept.wire.user("And?")], {"conversation": "conv_1"}
+    exchange = await kept.mediator.exchange(kept._admitted(), replace(kept._request(), path=path))
+    assert isinstance(exchange, Forward)
+    assert exchange.body is not None
+    sent = json.loads(exchange.body)
+    assert kinds(sent["input"]) == ["output 7", "user: And?"]
+    assert bool(sent.get("tools")) is path.endswith("input_tokens")
+    assert exchange.handle.kept_as is None
 
 
 @pytest.mark.requirement("responses:owed")

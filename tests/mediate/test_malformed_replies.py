@@ -14,7 +14,7 @@ import pytest
 from claw_mediate.core import tool_result
 from claw_mediate.core.types import ModelResponse, Round
 from claw_mediate.dialects.base import Dialect, FailedResponseError, UnreadableResponseError
-from claw_mediate.dialects.responses.stored import ids_in, ids_of_output
+from claw_mediate.dialects.responses.kept import ids_in, ids_of_output
 from tests.mediate.any_reply import WIRES
 from tests.mediate.test_any_reply import CATALOG, DIALECTS
 from tests.wires import Body

@@ -9,7 +9,7 @@ import pytest
 
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Request, RunnerResponse
-from claw_state.ownership import OwnedObject
+from claw_state.ownership import KeptObject
 from tests.mediate.object_pod import (
     CHAT,
     JSON,
@@ -327,7 +327,7 @@ async def test_an_eval_reads_no_store_that_all_agents_share(pod: ObjectPod, sour
 
 @pytest.mark.requirement("objects:bodies")
 async def test_an_item_of_a_conversation_names_the_agents_own_file_only(pod: ObjectPod) -> None:
-    await pod.keeps(OwnedObject("conv_1", "conv_1", "openai"))
+    await pod.keeps(KeptObject("conv_1", "conv_1", "openai"))
     body = {"items": [user({"type": "input_file", "file_id": "file-x"})]}
     assert await pod.refuses("POST", "/v1/conversations/conv_1/items", body) == (
         404,

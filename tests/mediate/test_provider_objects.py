@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse
 from claw_mediate.core.http import Forward
 from claw_mediate.core.object_ids import GivenObject
 from claw_state.health import StateUnavailableError
-from claw_state.ownership import OwnedObject, ProviderObject
+from claw_state.ownership import KeptObject, ProviderObject
 from claw_state.url import StoreError
 from tests.mediate.object_pod import CHAT, RESPONSES, ObjectPod, object_pod, user
 
@@ -109,7 +109,7 @@ async def test_no_other_method_reaches_another_agents_object(pod: ObjectPod, met
     ["/v1/files/FILE-OWN", "/v1/files/batch_own", "/v1/batches/file-own", "/v1/files/resp_1"],
 )
 async def test_an_id_of_another_case_or_kind_is_nobodys(pod: ObjectPod, path: str) -> None:
-    await pod.keeps(OwnedObject("resp_1", "resp_1", "openai"))
+    await pod.keeps(KeptObject("resp_1", "resp_1", "openai"))
     assert (await pod.refuses("GET", path))[:2] == (404, "object_not_found")
 
 
@@ -193,7 +193,7 @@ async def test_objects_of_two_providers_are_never_named_together(pod: ObjectPod)
     assert (await pod.refuses("POST", "/v1/vector_stores/vs_own/files", {"file_id": "file-2"}))[
         0
     ] == 404
-    await pod.keeps(OwnedObject("resp_1", "resp_1", "openai", "first"))
+    await pod.keeps(KeptObject("resp_1", "resp_1", "openai", "first"))
     body = {
         "model": "second/x",
         "previous_response_id": "resp_1",
@@ -324,7 +324,7 @@ async def test_what_a_mediated_turn_opened_is_the_agents(pod: ObjectPod) -> None
 async def test_a_response_that_ran_in_the_background_gives_its_container_when_it_is_read(
     pod: ObjectPod,
 ) -> None:
-    await pod.keeps(OwnedObject("resp_1", "resp_1", "openai", "first", is_plain=True), "clerk")
+    await pod.keeps(KeptObject("resp_1", "resp_1", "openai", "first", is_plain=True), "clerk")
     pod.api.instead = JSONResponse(
         {"id": "resp_1", "object": "response", "output": [{"container_id": "cntr_bg"}]}
     )

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.responses import JSONResponse
 
-from claw_mediate.dialects.responses import stored
-from claw_mediate.dialects.responses.stored import Concealment
-from claw_mediate.turns import stored_objects
-from claw_state.ownership import OwnedObject
+from claw_mediate.dialects.kept import Concealment
+from claw_mediate.dialects.responses import kept
+from claw_mediate.turns import kept_objects
+from claw_state.ownership import KeptObject
 from tests.mediate.stored_pod import (
     FIRST,
     NATIVE,
@@ -45,9 +45,7 @@ async def test_items_are_listed_without_hidden_calls_of_the_whole_chain_in_pages
 ) -> None:
     pod.api.page_size = page_size
     await pod.keeps(
-        OwnedObject(
-            "resp_B", "resp_B", "openai", "first", previous="resp_A", hidden_ids=("call_2",)
-        )
+        KeptObject("resp_B", "resp_B", "openai", "first", previous="resp_A", hidden_ids=("call_2",))
     )
     left = ids([FIRST[0], *SHOWN, SECOND[-1]])
     status, whole = await pod.asks("GET", "/v1/responses/resp_B/input_items?order=asc")
@@ -87,9 +85,7 @@ async def test_where_a_part_of_the_chain_is_forgotten_managed_names_hide_its_cal
     pod: StoredPod,
 ) -> None:
     await pod.keeps(
-        OwnedObject(
-            "resp_B", "resp_B", "openai", "first", previous="resp_A", hidden_ids=("call_2",)
-        )
+        KeptObject("resp_B", "resp_B", "openai", "first", previous="resp_A", hidden_ids=("call_2",))
     )
     await pod.mediator.state.ownership.delete("analyst", "resp_A")
     _, page = await pod.asks("GET", "/v1/responses/resp_B/input_items?order=asc")
@@ -109,11 +105,11 @@ async def test_a_list_without_end_is_cut_off(pod: StoredPod) -> None:
 async def test_a_list_that_is_longer_than_is_read_is_not_shown(
     pod: StoredPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stored_objects, "_MAX_BYTES", 1000)
+    monkeypatch.setattr(kept_objects, "_MAX_BYTES", 1000)
     pod.api.page_size = 1
     status, answer = await pod.asks("GET", "/v1/responses/resp_B/input_items")
     assert (status, answer["error"]["code"]) == (404, "response_not_found")
-    await pod.keeps(OwnedObject("resp_B", "resp_B", "openai"))
+    await pod.keeps(KeptObject("resp_B", "resp_B", "openai"))
     status, answer = await pod.asks("GET", "/v1/responses/resp_B/input_items")
     assert (status, answer["error"]["code"]) == (502, "provider_response_too_large")
 
@@ -235,7 +231,7 @@ def test_nothing_hidden_is_listed_and_nothing_else_is_left_out(
             at += 1
         items[at:at] = [(item, False) for item in [*own, *round_]]
     raw = [json.dumps(item).encode() for item, _ in items]
-    hidden_ids = stored.ids_in(
+    hidden_ids = kept.ids_in(
         b",".join(json.dumps(item).encode() for item, is_shown in items if not is_shown)
     )
     wanted = [
@@ -247,6 +243,6 @@ def test_nothing_hidden_is_listed_and_nothing_else_is_left_out(
         Concealment(ids=hidden_ids),
         Concealment(names=frozenset({"desk__balance"})),
     ):
-        got = stored.show_items(raw, concealment)
+        got = kept.show_items(raw, concealment)
         assert [text for text in got if b'"reasoning"' not in text] == wanted
         assert not any(b"hidden" in text or b"planted" in text for text in got)

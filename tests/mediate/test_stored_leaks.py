@@ -13,14 +13,14 @@ from starlette.responses import Response
 from claw_contract.content_coding import DecodingError
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Forward, Request, RunnerResponse
-from claw_state.ownership import OwnedObject, ProviderObject
+from claw_state.ownership import KeptObject, ProviderObject
 from tests.mediate.stored_pod import FIRST, MANAGED, NATIVE, StoredPod, kept_response
 from tests.wires import Body
 
-OWN = OwnedObject(
+OWN = KeptObject(
     "resp_A", "resp_A", "openai", "first", hidden_ids=("call_1",), managed_names=("desk__balance",)
 )
-TALK = OwnedObject(
+TALK = KeptObject(
     "conv_A", "conv_A", "openai", "first", hidden_ids=("call_1",), managed_names=("desk__balance",)
 )
 

@@ -14,7 +14,7 @@ import pytest
 from starlette.responses import JSONResponse, Response
 
 from claw_mediate.core.http import Forward, Request, RunnerResponse
-from claw_state.ownership import OwnedObject
+from claw_state.ownership import KeptObject
 from claw_state.url import StoreError
 from tests.mediate.stored_pod import (
     FIRST,
@@ -135,7 +135,7 @@ async def test_a_part_that_is_not_known_is_refused_to_its_owner_too(
 @pytest.mark.requirement("responses:paths-read")
 async def test_a_response_repeats_what_the_runner_asked_and_no_managed_tool(pod: StoredPod) -> None:
     choice = {"type": "function", "name": "desk.balance"}
-    kept = OwnedObject(
+    kept = KeptObject(
         "resp_early", "resp_B", "openai", "other", previous="resp_0", managed_names=("desk__balance",),
         tool_choice=json.dumps(choice).encode(), instructions=9,
     )  # fmt: skip
@@ -165,7 +165,7 @@ async def test_a_response_repeats_what_the_runner_asked_and_no_managed_tool(pod:
 async def test_a_response_whose_offers_are_not_known_hides_every_tool_of_the_agents(
     pod: StoredPod,
 ) -> None:
-    await pod.keeps(OwnedObject("resp_A", "resp_A", "openai", "first"))
+    await pod.keeps(KeptObject("resp_A", "resp_A", "openai", "first"))
     called = [function_call("call_1", "desk__balance", "{}"), message("Fifty.")]
     pod.api.responses["resp_A"] = kept_response("resp_A", output=called), []
     _, shown = await pod.asks("GET", "/v1/responses/resp_A")
@@ -175,7 +175,7 @@ async def test_a_response_whose_offers_are_not_known_hides_every_tool_of_the_age
 @pytest.mark.requirement("responses:paths-read")
 async def test_a_turn_that_a_tool_ended_is_read_as_it_was_delivered(pod: StoredPod) -> None:
     await pod.keeps(
-        OwnedObject(
+        KeptObject(
             "resp_early",
             "resp_A",
             "openai",
@@ -198,7 +198,7 @@ async def test_a_mediated_response_is_never_streamed_again_and_a_plain_one_is_by
     status, answer = await pod.asks("GET", f"/v1/responses/resp_A?{query}")
     assert (status, answer["error"]["param"]) == (400, "stream")
     assert pod.asked == []
-    await pod.keeps(OwnedObject("resp_P", "resp_P", "second", is_plain=True))
+    await pod.keeps(KeptObject("resp_P", "resp_P", "second", is_plain=True))
     decision = await pod.decides("GET", f"/v1/x/../responses//resp_P?{query}")
     assert isinstance(decision, Forward)
     assert decision.base_url + decision.target == f"{pod.second.url}/v1/responses/resp_P?{query}"
@@ -248,7 +248,7 @@ async def test_a_deleted_response_takes_the_hidden_ones_of_its_turn_and_its_row_
     pod: StoredPod,
 ) -> None:
     await pod.keeps(
-        OwnedObject(
+        KeptObject(
             "resp_early", "resp_A", "openai", "first", hidden_responses=("resp_gone", "resp_hidden")
         )
     )
@@ -385,6 +385,6 @@ async def test_what_is_forwarded_is_owned_by_the_id_that_comes_back(pod: StoredP
     _, page = await pod.asks("GET", "/v1/responses/resp_N/input_items?order=asc")
     assert ids(page["data"]) == ids([FIRST[0], *SHOWN])
     owned = await pod.mediator.state.ownership.find("analyst", "resp_N")
-    assert owned == OwnedObject(
+    assert owned == KeptObject(
         "resp_N", "resp_N", "openai", "first", previous="resp_A", is_plain=True
     )

@@ -13,7 +13,7 @@ import pytest
 from starlette.responses import JSONResponse, Response
 
 from claw_mediate.core.http import Forward
-from claw_state.ownership import OwnedObject
+from claw_state.ownership import KeptObject
 from tests.mediate.desk import tool
 from tests.mediate.test_routing import CHAIN, Pod
 from tests.peers import bad_key
@@ -63,7 +63,7 @@ def asked(pod: Pod) -> list[tuple[str, str]]:
 
 async def keep(pod: Pod, provider: str, key_label: str) -> None:
     await pod.mediator.state.ownership.save(
-        "analyst", OwnedObject("resp_1", "resp_1", provider, key_label)
+        "analyst", KeptObject("resp_1", "resp_1", provider, key_label)
     )
 
 
@@ -124,7 +124,7 @@ async def test_a_request_that_is_not_mediated_goes_to_the_same_provider_with_wha
     pod: Pod,
 ) -> None:
     output = b'{"type":"function_call_output","call_id":"call_1","output":"done"}'
-    row = OwnedObject("resp_1", "resp_real", "second", "k2", owed=output)
+    row = KeptObject("resp_1", "resp_real", "second", "k2", pending_results=output)
     await pod.mediator.state.ownership.save("analyst", row)
     body = {
         "model": "openai/big",

@@ -15,7 +15,7 @@ from inline_snapshot import snapshot
 from claw_mediate.core.http import Forward, RunnerResponse
 from claw_mediate.dialects.base import UnreadableRequestError
 from claw_mediate.dialects.responses import response as dialect
-from claw_state.ownership import OwnedObject
+from claw_state.ownership import KeptObject
 from tests.mediate.desk import TERMINAL_TOOL, Desk, tool
 from tests.mediate.items import streamed
 from tests.mediate.openai_sdk import final_response
@@ -25,10 +25,10 @@ from tests.wires.responses import function_call, message, reasoning, response
 
 once = pytest.mark.parametrize("codex", ["json"], indirect=True)
 """For what does not depend on how the answer is told."""
-THEIRS = OwnedObject("resp_theirs", "resp_theirs", "openai")
+THEIRS = KeptObject("resp_theirs", "resp_theirs", "openai")
 
 
-async def owned(desk: Desk, object_id: str) -> OwnedObject:
+async def owned(desk: Desk, object_id: str) -> KeptObject:
     found = await desk.mediator.state.ownership.find(desk.agent, object_id)
     assert found is not None
     return found
@@ -67,7 +67,7 @@ cllama → runner   'Bought.'   [1 hidden]
     assert {body["previous_response_id"] for body in codex.model.bodies[2:]} == {"resp_2"}
     assert json.loads(codex.body)["previous_response_id"] == "resp_2"
     row = await owned(codex, "resp_4")
-    assert (row.provider, row.previous, row.hidden_responses, row.owed) == (
+    assert (row.provider, row.previous, row.hidden_responses, row.pending_results) == (
         "openai",
         "resp_2",
         ("resp_3",),
@@ -331,9 +331,10 @@ async def test_a_call_of_a_tool_that_only_the_chain_declares_is_the_runners(code
 
 def test_a_request_that_leans_on_the_provider_is_bound_to_it() -> None:
     def is_bound(**more: Any) -> bool:
-        return dialect.read_request(
-            json.dumps({"model": "m", "input": "Hi", **more}).encode()
-        ).is_bound
+        body = json.dumps({"model": "m", "input": "Hi", **more}).encode()
+        kept = dialect.read_request(body).kept
+        assert kept is not None
+        return kept.is_bound
 
     image = {"type": "input_image", "file_id": "file-1"}
     assert [
@@ -370,7 +371,7 @@ async def test_a_chain_and_a_conversation_of_the_agents_own_are_the_providers_to
     codex: Desk,
 ) -> None:
     for own in ("resp_1", "conv_1"):
-        await codex.mediator.state.ownership.save(codex.agent, OwnedObject(own, own, "openai"))
+        await codex.mediator.state.ownership.save(codex.agent, KeptObject(own, own, "openai"))
     body = {
         "model": "gpt-test",
         "input": "Hi",

@@ -15,7 +15,6 @@ from claw_mediate.core.turn import turn
 from claw_mediate.core.types import (
     AskModel,
     Deliver,
-    Limits,
     ModelFailed,
     ModelReplied,
     ModelResponse,
@@ -27,6 +26,7 @@ from claw_mediate.core.types import (
     ToolsAnswered,
     ToolUse,
     TurnInput,
+    TurnLimits,
 )
 from tests.mediate.made import called, granted, limits
 
@@ -59,7 +59,7 @@ class World:
     """Peers that answer at random and note their requests. The clock never runs backwards."""
 
     data: st.DataObject
-    limits: Limits
+    limits: TurnLimits
     keeps_rounds: bool = False
     clock: float = 0.0
     asked: list[AskModel] = field(default_factory=list)
@@ -124,7 +124,7 @@ class World:
 @settings(max_examples=300)
 @given(st.data(), LIMITS, st.booleans())
 def test_any_turn_ends_within_its_budgets_and_repeats_nothing_that_it_may_not(
-    data: st.DataObject, limits: Limits, keeps_rounds: bool
+    data: st.DataObject, limits: TurnLimits, keeps_rounds: bool
 ) -> None:
     world = World(data, limits, keeps_rounds)
     outcome = world.play()
@@ -138,7 +138,7 @@ def test_any_turn_ends_within_its_budgets_and_repeats_nothing_that_it_may_not(
 @settings(max_examples=200)
 @given(st.data(), LIMITS, st.booleans())
 def test_what_ran_is_told_and_what_is_told_ran(
-    data: st.DataObject, limits: Limits, keeps_rounds: bool
+    data: st.DataObject, limits: TurnLimits, keeps_rounds: bool
 ) -> None:
     world = World(data, limits, keeps_rounds)
     outcome = world.play()
@@ -154,7 +154,7 @@ def test_what_ran_is_told_and_what_is_told_ran(
 @settings(max_examples=200)
 @given(st.data(), LIMITS)
 def test_nothing_runs_once_tools_are_forbidden_and_the_answer_is_the_models(
-    data: st.DataObject, limits: Limits
+    data: st.DataObject, limits: TurnLimits
 ) -> None:
     world = World(data, limits)
     outcome = world.play()

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from claw_mediate.core import tool_result
 from claw_mediate.core.turn import turn
-from claw_mediate.core.types import Deliver, Limits, Refuse, ToolCall, ToolResult
+from claw_mediate.core.types import Deliver, Refuse, ToolCall, ToolResult, TurnLimits
 from claw_mediate.dialects.base import Additions
 from claw_mediate.providers.failover import ModelCall, ModelResult, ProviderResponse, parse_response
 from claw_mediate.turns.checkpoint import TurnCheckpoint
+from claw_mediate.turns.context import PreparedRequest
 from claw_mediate.turns.driver import Ports, TurnDriver, drive
 from claw_state.journal import RequestFingerprint
 from claw_state.lease import LeaseOwner
@@ -43,7 +44,7 @@ class Peers:
 
     data: st.DataObject
     wire: Wire
-    limits: Limits
+    limits: TurnLimits
     clock: float = 0.0
     asked: list[Body] = field(default_factory=list)
     ran: list[ToolCall] = field(default_factory=list)
@@ -70,7 +71,7 @@ class Peers:
 @settings(max_examples=150)
 @given(st.data(), LIMITS)
 async def test_any_bytes_end_a_turn_and_never_spoil_the_conversation(
-    name: str, data: st.DataObject, limits: Limits
+    name: str, data: st.DataObject, limits: TurnLimits
 ) -> None:
     dialect, wire = DIALECTS[name], WIRES[name]
     peers = Peers(data, wire, limits)
@@ -80,9 +81,9 @@ async def test_any_bytes_end_a_turn_and_never_spoil_the_conversation(
     journal = SqliteJournal(Database(""), LeaseOwner.current())
     await journal.begin("turn_1", "analyst", RequestFingerprint("request", "", "", ""))
     tape = TurnCheckpoint(journal, "turn_1", pytest.fail, "first")
-    world = TurnDriver(
-        dialect, CATALOG, offered, Ports(peers.model, peers.tools, lambda: peers.clock), tape
-    )
+    prepared = PreparedRequest(CATALOG, lambda _: offered)
+    ports = Ports(peers.model, peers.tools, lambda: peers.clock)
+    world = TurnDriver(dialect, prepared, ports, tape)
     try:
         outcome = await drive(turn(limits, 0.0), world)
     finally:

@@ -15,7 +15,7 @@ from claw_state.ownership import (
     MAX_AGE_SECONDS,
     MAX_PROVIDER_OBJECT_AGE_SECONDS,
     USE_MARK_SECONDS,
-    OwnedObject,
+    KeptObject,
     OwnershipStore,
     ProviderObject,
 )
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.requirement("objects:first-owner")
 type Ownerships = Callable[[], OwnershipStore]
 FILE = ProviderObject("file", "file-1", "openai", "first")
 OTHER = ProviderObject("file", "file-2", "openai")
-RESPONSE = OwnedObject("resp_1", "resp_1", "openai")
+RESPONSE = KeptObject("resp_1", "resp_1", "openai")
 _EARLIER = """
 PRAGMA user_version=1;
 CREATE TABLE provider_objects (
@@ -59,9 +59,9 @@ async def test_an_id_of_another_agent_stays_that_agents(ownerships: Ownerships) 
 async def test_another_agents_response_stays_that_agents(ownerships: Ownerships) -> None:
     here, there = ownerships(), ownerships()
     assert await here.save("a", RESPONSE)
-    changed = msgspec.structs.replace(RESPONSE, owed=b"{}")
+    changed = msgspec.structs.replace(RESPONSE, pending_results=b"{}")
     assert not await there.save("b", changed)
-    assert not await there.save("b", OwnedObject("resp_of_b", "resp_1", "openai"))
+    assert not await there.save("b", KeptObject("resp_of_b", "resp_1", "openai"))
     assert await here.find("b", "resp_1") is None
     assert await here.find("b", "resp_of_b") is None
     assert await here.find("a", "resp_1") == RESPONSE
@@ -142,7 +142,7 @@ async def test_an_id_that_was_evicted_is_free(
         monkeypatch.setattr(f"claw_state.{module}.ownership.MAX_OBJECTS", 1)
     monkeypatch.setattr("claw_state.sqlite.ownership._EVICT_EVERY", 1)
     store = ownerships()
-    for file, response in ((FILE, RESPONSE), (OTHER, OwnedObject("resp_2", "resp_2", "openai"))):
+    for file, response in ((FILE, RESPONSE), (OTHER, KeptObject("resp_2", "resp_2", "openai"))):
         await store.save_objects("a", [file])
         await store.save("a", response)
         clock.now += 1

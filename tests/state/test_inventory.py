@@ -12,7 +12,7 @@ from claw_state.continuity import MAX_BYTES, MAX_TURNS, Anchor, ContinuityStore
 from claw_state.inventory import AgentState, DeletionCounts, RoundStats, StateInventory
 from claw_state.journal import Journal, RequestFingerprint, StoredResponse
 from claw_state.lease import LEASE_SECONDS, LeaseOwner
-from claw_state.ownership import MAX_AGE_SECONDS, OwnedObject, OwnershipStore
+from claw_state.ownership import MAX_AGE_SECONDS, KeptObject, OwnershipStore
 from claw_state.url import StoreError
 from tests.state.conftest import Clock
 
@@ -116,9 +116,9 @@ async def test_owned_ids_are_counted_and_forgotten(
 ) -> None:
     store = ownerships()
     for number in range(150):
-        await store.save("analyst", OwnedObject(f"resp_{number}", "resp", "openai"))
+        await store.save("analyst", KeptObject(f"resp_{number}", "resp", "openai"))
     clock.now += MAX_AGE_SECONDS / 2
-    await store.save("executor", OwnedObject("resp_of_executor", "resp", "openai"))
+    await store.save("executor", KeptObject("resp_of_executor", "resp", "openai"))
     assert kept.inventory().agents == (
         AgentState("analyst", owned=150),
         AgentState("executor", owned=1),

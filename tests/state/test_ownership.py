@@ -15,10 +15,10 @@ import pytest
 from claw_state import ownership
 from claw_state.ownership import (
     MAX_AGE_SECONDS,
-    OwnedObject,
+    KeptObject,
     OwnershipStore,
-    decode_owned,
-    encode_owned,
+    decode_kept,
+    encode_kept,
 )
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.ownership import SqliteOwnershipStore
@@ -27,7 +27,7 @@ from tests.state.conftest import Clock
 
 pytestmark = pytest.mark.requirement("responses:owned-ids")
 type Ownerships = Callable[[], OwnershipStore]
-WHOLE = OwnedObject(
+WHOLE = KeptObject(
     *(
         "resp_1",
         "resp_2",
@@ -52,8 +52,8 @@ async def test_another_proxy_finds_what_an_agent_owns_and_no_other_agent_does(
     assert await there.find("a", "resp_1") == WHOLE
     assert await there.find("b", "resp_1") is None
     assert await there.find("a", "resp_2") is None
-    await there.save("a", msgspec.structs.replace(WHOLE, owed=b""))
-    assert (await here.find("a", "resp_1")) == msgspec.structs.replace(WHOLE, owed=b"")
+    await there.save("a", msgspec.structs.replace(WHOLE, pending_results=b""))
+    assert (await here.find("a", "resp_1")) == msgspec.structs.replace(WHOLE, pending_results=b"")
     await here.delete("a", "resp_1")
     await here.delete("a", "resp_1")
     assert await there.find("a", "resp_1") is None
@@ -67,12 +67,12 @@ async def test_the_least_recently_used_and_the_old_go(
     monkeypatch.setattr("claw_state.sqlite.ownership._EVICT_EVERY", 1)
     store = ownerships()
     for number in range(3):
-        await store.save("a", OwnedObject(f"r{number}", "p", "openai"))
+        await store.save("a", KeptObject(f"r{number}", "p", "openai"))
         clock.now += 1
-    await store.save("b", OwnedObject("r", "p", "openai"))
+    await store.save("b", KeptObject("r", "p", "openai"))
     assert await store.find("a", "r0") is not None
     clock.now += 1
-    await store.save("a", OwnedObject("r3", "p", "openai"))
+    await store.save("a", KeptObject("r3", "p", "openai"))
     assert [await store.find("a", f"r{number}") is not None for number in range(4)] == [
         True,
         False,
@@ -82,7 +82,7 @@ async def test_the_least_recently_used_and_the_old_go(
     assert await store.find("b", "r") is not None
     clock.now += MAX_AGE_SECONDS + 1
     assert await store.find("a", "r3") is None
-    await store.save("a", OwnedObject("r4", "p", "openai"))
+    await store.save("a", KeptObject("r4", "p", "openai"))
     assert await store.find("a", "r4") is not None
 
 
@@ -94,7 +94,7 @@ async def test_what_is_over_the_bound_goes_after_some_saves_and_at_the_first_one
     async def save(store: OwnershipStore, times: int) -> int:
         for _ in range(times):
             clock.now += 1
-            await store.save("a", OwnedObject(f"r{clock.now}", "p", "openai"))
+            await store.save("a", KeptObject(f"r{clock.now}", "p", "openai"))
         with closing(sqlite3.connect(tmp_path / "s.db")) as file:
             count: int = file.execute("SELECT COUNT(*) FROM owned").fetchone()[0]
         return count
@@ -110,13 +110,13 @@ async def test_what_is_over_the_bound_goes_after_some_saves_and_at_the_first_one
 
 
 def test_a_record_of_an_earlier_version_is_read_and_a_damaged_one_is_refused() -> None:
-    assert decode_owned(msgspec.msgpack.encode(["id", "p", "openai"])) == OwnedObject(
+    assert decode_kept(msgspec.msgpack.encode(["id", "p", "openai"])) == KeptObject(
         "id", "p", "openai"
     )
-    assert decode_owned(encode_owned(WHOLE)) == WHOLE
+    assert decode_kept(encode_kept(WHOLE)) == WHOLE
     for damaged in (b"", b"\xc1", msgspec.msgpack.encode(["id"]), msgspec.msgpack.encode(7)):
         with pytest.raises(StoreError, match="can't be read"):
-            decode_owned(damaged)
+            decode_kept(damaged)
     assert ownership.MAX_OBJECTS == 10_000
 
 

@@ -16,8 +16,8 @@ from claw_state.inventory import StateInventory
 from claw_state.ownership import (
     MAX_PROVIDER_OBJECT_AGE_SECONDS,
     USE_MARK_SECONDS,
+    KeptObject,
     ObjectName,
-    OwnedObject,
     OwnershipStore,
     ProviderObject,
     decode_object,
@@ -72,7 +72,7 @@ async def test_all_objects_of_a_kind_are_listed(ownerships: Ownerships, clock: C
 async def test_an_id_of_one_kind_is_none_of_another_and_no_response(ownerships: Ownerships) -> None:
     store = ownerships()
     await store.save_objects("a", [FILE])
-    await store.save("a", OwnedObject("resp_1", "resp_1", "openai"))
+    await store.save("a", KeptObject("resp_1", "resp_1", "openai"))
     others = [ObjectName(kind, "file-1") for kind in ("batch", "fil", "file ", "")]
     assert (
         await store.find_objects(
@@ -119,7 +119,7 @@ async def test_the_least_recently_used_objects_go(
         clock.now += USE_MARK_SECONDS + 1
     theirs = ProviderObject("file", "file-of-b", "openai")
     await store.save_objects("b", [theirs])
-    await store.save("a", OwnedObject("resp_1", "resp_1", "openai"))
+    await store.save("a", KeptObject("resp_1", "resp_1", "openai"))
     await store.find_objects("a", [files[0].name])
     clock.now += 1
     await store.save_objects("a", [files[3]])
@@ -137,7 +137,7 @@ async def test_the_inventory_counts_objects_and_forgets_them(
 ) -> None:
     store = ownerships()
     await store.save_objects("a", [FILE, BATCH])
-    await store.save("a", OwnedObject("resp_1", "resp_1", "openai"))
+    await store.save("a", KeptObject("resp_1", "resp_1", "openai"))
     theirs = ProviderObject("file", "file-of-b", "openai")
     await store.save_objects("b", [theirs])
     assert {agent.agent: agent.owned for agent in kept.inventory().agents} == {"a": 3, "b": 1}

@@ -1,14 +1,14 @@
-"""Anthropic messages: ``POST …/messages`` and ``…/messages/count_tokens``.
+"""The dialect of Anthropic messages, ``POST …/messages`` and ``…/messages/count_tokens``.
 
-The dialect; ``request`` reads the runner's side.
+Here are the provider's responses, and their streams; ``request`` has the runner's requests.
 
-Blocks of every type survive as they came: thinking with its signature, server tools and their
-results, citations, images, types that nobody knows yet. Only the calls that leave the transcript
-are taken out, and blank text, which the API gives now and then but does not take back.
+Blocks of every type stay as they came: thinking with its signature, server tools and their results,
+citations, images, types that nobody knows yet. Only the calls that leave the transcript are taken
+out, and blank text, which the API gives now and then but does not accept in a request.
 
 A stream (docs/spec/mediation.md section 6) has one ``message_start``, block indexes 0, 1, 2 …
-without gaps, every block type with its own deltas, all other blocks whole. Members that we do not
-know travel as they are. The usage is always there: an SDK breaks without it.
+without gaps, the deltas of each block type that has some, and all other blocks whole. Members that
+we do not know are sent as they are. The usage is always there: an SDK breaks without it.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import ModelResponse, Round, ToolCall, ToolResult
 from claw_mediate.dialects import sse
 from claw_mediate.dialects.anthropic import request as anthropic_request
-from claw_mediate.dialects.anthropic.request import Block, read_block, visible_text
+from claw_mediate.dialects.anthropic.request import ContentBlock, read_block, visible_text
 from claw_mediate.dialects.base import (
     MAX_PARTS,
     TERMINAL_TEXT,
@@ -38,12 +38,11 @@ from claw_mediate.dialects.base import (
     UnreadableResponseError,
 )
 from claw_mediate.dialects.bodies import Changes, encode, unique_ids
-from claw_mediate.dialects.sse import (
+from claw_mediate.dialects.members import (
     Members,
     as_raw,
     split_array,
     split_object,
-    split_text,
     string_member,
     without_line_breaks,
 )
@@ -63,30 +62,36 @@ add_context = anthropic_request.add_context
 
 
 def write_request(request: ProviderRequest, hidden: Sequence[bytes]) -> bytes:
-    """Return the body with hidden rounds behind the last message; a message that
-    the runner began is continued.
+    """Return the body for the provider, with this turn's hidden messages after its own.
+
+    The first of them continues a message that the runner began.
     """
     if not hidden:
         return request.body
+
     first, *rest = hidden
-    return request.with_messages(
-        [merge_messages(request.prefill, first) if request.prefill else first, *rest]
-    )
+    if request.prefill:
+        first = merge_messages(request.prefill, first)
+    return request.with_messages([first, *rest])
 
 
 def response_anchor(response: ModelResponse, request: RunnerRequest, *, terminal: bool) -> Anchor:
-    """Return the anchor: by the native calls' ids where there are any, else by the text, with what
-    the runner began of it.
+    """Return the anchor of a response: by its native calls, else by its text.
+
+    The text begins with what the runner began of it.
     """
     if response.calls and not terminal:
-        return Anchor(calls_key(call.id for call in response.calls), request.evidence.before)
+        key = calls_key(call.id for call in response.calls)
+        return Anchor(key, request.evidence.before)
+
     text = response_text(response)
-    text = text if text.strip() or not terminal else TERMINAL_TEXT
+    if terminal and not text.strip():
+        text = TERMINAL_TEXT
     return Anchor(text_key((request.prefill_text or "") + text), request.evidence.before)
 
 
 def keepalive(note: str, kind: Keepalive, opening: StreamOpening) -> bytes:
-    """Return ``event: ping``, as the API itself does; or a comment with the note.
+    """Return a comment, or, of the native kind, ``event: ping``, as the API itself sends it.
 
     Neither opens the message.
     """
@@ -95,23 +100,29 @@ def keepalive(note: str, kind: Keepalive, opening: StreamOpening) -> bytes:
 
 
 def stream_error(error: bytes, opening: StreamOpening | None = None) -> bytes:
+    """Return the event of an error that comes after the headers."""
     del opening
     return sse.event(error, "error")
 
 
 def error_body(body: bytes) -> bytes | None:
-    """Return ``{"type": "error", "error": …}`` in one line, or None."""
+    """Return a provider's error body, ``{"type": "error", "error": …}``, in one line.
+
+    None for any other body.
+    """
     try:
         document = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
+
     if not isinstance(document, dict) or not isinstance(document.get("error"), dict):
         return None
+
     return msgspec.json.encode({**document, "type": "error"})
 
 
 class _Response(msgspec.Struct):
-    content: list[Block]
+    content: list[ContentBlock]
     stop_reason: Any = None
     usage: dict[str, Any] | None = None
 
@@ -123,11 +134,11 @@ class _RawResponse(msgspec.Struct):
 _THINKING = ("thinking", "redacted_thinking")
 _READ_MEMBERS = ("content", "usage", "stop_reason")
 _BLOCK_MEMBERS = ("type", "id", "name", "input", "text")
-_READ_MARKS, _BLOCK_MARKS = json_splice.marks(_READ_MEMBERS), json_splice.marks(_BLOCK_MEMBERS)
-_response_decoder, _raw_response = (
-    msgspec.json.Decoder(_Response),
-    msgspec.json.Decoder(_RawResponse),
-)
+_READ_MARKS = json_splice.marks(_READ_MEMBERS)
+_BLOCK_MARKS = json_splice.marks(_BLOCK_MEMBERS)
+
+_response_decoder = msgspec.json.Decoder(_Response)
+_raw_response_decoder = msgspec.json.Decoder(_RawResponse)
 
 
 def read_response(body: bytes, catalog: ToolCatalog) -> ModelResponse:
@@ -144,12 +155,14 @@ def read_response(body: bytes, catalog: ToolCatalog) -> ModelResponse:
             raise UnreadableResponseError(
                 f"the provider's response holds more than {MAX_PARTS} blocks"
             )
+
         content = _find_content(body)
         calls = _read_calls(view, catalog, hashlib.sha256(body).hexdigest()[:16])
     except json_splice.JsonSpliceError as error:
         raise UnreadableResponseError(f"the provider's response is ambiguous: {error}") from error
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise UnreadableResponseError("the provider's response is not a message") from error
+
     return ModelResponse(body, content, calls, view.usage or {})
 
 
@@ -159,13 +172,15 @@ def _find_content(body: bytes) -> bytes:
     Raises ``RepeatedMemberError`` for a member that is read here and stands twice.
     """
     if json_splice.stand_once(_READ_MARKS, body):
-        content = bytes(_raw_response.decode(body).content)
+        content = bytes(_raw_response_decoder.decode(body).content)
     else:
-        place = json_splice.find_members(body, _READ_MEMBERS)["content"]
-        content = body[place.start : place.end]
+        found = json_splice.find_members(body, _READ_MEMBERS)["content"]
+        content = body[found.start : found.end]
+
     for block in split_array(content):
         if not json_splice.stand_once(_BLOCK_MARKS, block):
             json_splice.find_members(block, _BLOCK_MEMBERS)
+
     return content
 
 
@@ -174,48 +189,63 @@ def write_response(
 ) -> bytes:
     """Return the provider's bytes with ``usage``.
 
-    A terminal response has the model's words without its call.
+    A terminal response has the model's text without its call.
     """
     del request
-    changes: dict[str, bytes | None] = {}
+    changes: Changes = {}
     if usage != response.usage:
         changes["usage"] = encode(usage)
+
     if terminal:
-        words = [block for block in _blocks_with_calls(response, ()) if not _is_blank(block)]
-        has_text = any(read_block.decode(block).type == "text" for block in words)
-        done = [] if has_text else [encode({"type": "text", "text": TERMINAL_TEXT})]
-        changes |= {"content": _write_array([*words, *done]), "stop_reason": b'"end_turn"'}
-    elif response.calls and (named := _blocks_with_calls(response, response.calls)) != _raw_blocks(
-        response
-    ):
-        changes["content"] = _write_array(named)  # with the ids that were minted
+        changes["content"] = _terminal_content(response)
+        changes["stop_reason"] = b'"end_turn"'
+    elif response.calls:
+        blocks = _blocks_with_calls(response, response.calls)
+        if blocks != _raw_blocks(response):
+            # Some calls got an id from us.
+            changes["content"] = _write_array(blocks)
+
     return json_splice.edit(response.body, changes) if changes else response.body
 
 
+def _terminal_content(response: ModelResponse) -> bytes:
+    """Return the content without its calls, and with a text."""
+    blocks = [block for block in _blocks_with_calls(response, ()) if not _is_blank(block)]
+    has_text = any(read_block.decode(block).type == "text" for block in blocks)
+    if not has_text:
+        blocks.append(encode({"type": "text", "text": TERMINAL_TEXT}))
+    return _write_array(blocks)
+
+
 def write_hidden_rounds(rounds: Sequence[Round], *, replayed: bool) -> tuple[bytes, ...]:
-    """Return, for each round, the assistant's message with the calls that were answered, and the
-    user's with their results.
+    """Return the messages of rounds.
+
+    Of each round they are the assistant's message with the calls that were answered, and the user's
+    with their results. A round without results has none.
     """
     messages: list[bytes] = []
+
     for past in rounds:
-        kept = [
+        results = [
             result
             for result in past.results
             if not (replayed and result.code in tool_result.NOT_REINJECTED)
         ]
-        if kept:
-            blocks = _blocks_with_calls(
-                past.response, [result.call for result in kept], resendable=True
-            )
-            messages += [
-                b'{"role":"assistant","content":%b}'
-                % _write_array([block for block in blocks if not _is_blank(block)]),
-                _write_results(kept),
-            ]
+        if not results:
+            continue
+
+        calls = [result.call for result in results]
+        blocks = _blocks_with_calls(past.response, calls, resendable=True)
+        # The API refuses a text block that is blank.
+        content = _write_array([block for block in blocks if not _is_blank(block)])
+        messages.append(b'{"role":"assistant","content":%b}' % content)
+        messages.append(_write_results(results))
+
     return tuple(messages)
 
 
 def write_answers(answered: Round) -> tuple[bytes, ...]:
+    """Return the user's message with the results of a round."""
     return (_write_results(answered.results),)
 
 
@@ -224,57 +254,69 @@ def _write_results(results: Sequence[ToolResult]) -> bytes:
 
 
 def merge_messages(prefill: bytes, message: bytes) -> bytes:
-    """Return an assistant's message that the runner began and the model continued,
-    as one message.
-    """
-    blocks = json_splice.Object(prefill).value("content") or b"[]"
-    if blocks[:1] == b'"':
-        blocks = _write_array([encode({"type": "text", "text": msgspec.json.decode(blocks)})])
+    """Return ``prefill``, an assistant's message that the runner began, with its continuation."""
+    began = json_splice.Object(prefill).value("content") or b"[]"
+    if began[:1] == b'"':
+        began = _write_array([encode({"type": "text", "text": msgspec.json.decode(began)})])
+
     continued = json_splice.Object(message).value("content") or b"[]"
-    content = json_splice.append(
-        blocks, [continued[start:end] for start, end in json_splice.element_spans(continued)]
-    )
+    spans = json_splice.element_spans(continued)
+    content = json_splice.append(began, [continued[start:end] for start, end in spans])
     return b'{"role":"assistant","content":%b}' % content
 
 
 def response_text(response: ModelResponse) -> str:
+    """Return the visible text of a response."""
     return visible_text([read_block.decode(block) for block in _raw_blocks(response)])
 
 
 def _read_calls(view: _Response, catalog: ToolCatalog, seed: str) -> tuple[ToolCall, ...]:
     blocks = [block for block in view.content if block.type == "tool_use"]
+    ids = unique_ids((block.id for block in blocks), f"toolu{seed}")
+
     calls: list[ToolCall] = []
-    for block, call_id in zip(
-        blocks, unique_ids((block.id for block in blocks), f"toolu{seed}"), strict=True
-    ):
+    for block, call_id in zip(blocks, ids, strict=True):
         # The last block of a response that ran out of tokens may have been closed for the model.
         cut = view.stop_reason == "max_tokens" and block is view.content[-1]
         name = block.name if isinstance(block.name, str) else ""
         calls.append(catalog.make_call(call_id, name, bytes(block.input).decode(), cut=cut))
+
     return tuple(calls)
 
 
 def _raw_blocks(response: ModelResponse) -> list[bytes]:
-    return [
-        response.message[start:end] for start, end in json_splice.element_spans(response.message)
-    ]
+    content = response.message
+    return [content[start:end] for start, end in json_splice.element_spans(content)]
 
 
 def _blocks_with_calls(
     response: ModelResponse, kept: Sequence[ToolCall], *, resendable: bool = False
 ) -> list[bytes]:
+    """Return the blocks of a response, of its calls only those that are kept.
+
+    Calls have our ids. ``resendable``: in the form in which the API accepts them in a request.
+    """
+    kept_ids = {call.id for call in kept}
     calls = iter(response.calls)
-    ids = {call.id for call in kept}
     blocks: list[bytes] = []
+
     for raw in _raw_blocks(response):
         view = read_block.decode(raw)
         if view.type != "tool_use":
             blocks.append(raw)
-        elif (call := next(calls)).id in ids:
-            changes: Changes = {} if view.id == call.id else {"id": encode(call.id)}
-            if resendable:
-                changes |= _resendable_changes(view, call)
-            blocks.append(json_splice.edit(raw, changes) if changes else raw)
+            continue
+
+        call = next(calls)
+        if call.id not in kept_ids:
+            continue
+
+        changes: Changes = {}
+        if view.id != call.id:
+            changes["id"] = encode(call.id)
+        if resendable:
+            changes |= _resendable_changes(view, call)
+        blocks.append(json_splice.edit(raw, changes) if changes else raw)
+
     return blocks
 
 
@@ -283,29 +325,32 @@ def _is_blank(block: bytes) -> bool:
     return view.type == "text" and isinstance(view.text, str) and not view.text.strip()
 
 
-def _resendable_changes(view: Block, call: ToolCall) -> Changes:
-    """Return the changes that let the API take a call back: its name is of plain
-    characters, its input an object.
+def _resendable_changes(view: ContentBlock, call: ToolCall) -> Changes:
+    """Return the changes with which the API accepts a call in a request.
+
+    Its name is of plain characters, and its input an object.
     """
-    changes: Changes = {} if call.safe_name is None else {"name": encode(call.safe_name)}
+    changes: Changes = {}
+    if call.safe_name is not None:
+        changes["name"] = encode(call.safe_name)
     if bytes(view.input)[:1] != b"{":
         changes["input"] = b'{"invalid_json":%b}' % view.input
     return changes
 
 
 def _result_block(result: ToolResult) -> JsonObject:
-    content: Any = result.content.decode()
+    text = result.content.decode()
+    content: Any = text
     if result.images:
-        sources = [
-            {"type": "base64", "media_type": image.media_type, "data": image.data}
-            for image in result.images
-        ]
-        content = [
-            {"type": "text", "text": content},
-            *({"type": "image", "source": source} for source in sources),
-        ]
+        content = [{"type": "text", "text": text}]
+        for image in result.images:
+            source = {"type": "base64", "media_type": image.media_type, "data": image.data}
+            content.append({"type": "image", "source": source})
+
     block: JsonObject = {"type": "tool_result", "tool_use_id": result.call.id, "content": content}
-    return block if result.ok else {**block, "is_error": True}
+    if not result.ok:
+        block["is_error"] = True
+    return block
 
 
 def _write_array(blocks: Sequence[bytes]) -> bytes:
@@ -313,37 +358,38 @@ def _write_array(blocks: Sequence[bytes]) -> bytes:
 
 
 def summarize(messages: bytes) -> bytes:
-    """Return hidden messages with their calls and how each went, without what was
-    said, sent and answered.
+    """Return shorter hidden messages: their calls, and how each ended.
+
+    Texts, long arguments and the data of results are left out. Thinking stays: it is signed, and
+    the API accepts the call after it with all of it or not at all.
     """
-    # The thinking before a call stays: it is signed, and the API takes the call with all of it or
-    # not at all.
     array = b"[%b]" % messages
-    return b",".join(
-        _summarize_message(array[start:end]) for start, end in json_splice.element_spans(array)
-    )
+    spans = json_splice.element_spans(array)
+    return b",".join(_summarize_message(array[start:end]) for start, end in spans)
 
 
 def _summarize_message(message: bytes) -> bytes:
     parsed = json_splice.Object(message)
     content = parsed.value("content") or b"[]"
-    blocks = [
-        _summarize_block(content[start:end]) for start, end in json_splice.element_spans(content)
-    ]
-    return parsed.edit({"content": b"[%b]" % b",".join(filter(None, blocks))})
+    spans = json_splice.element_spans(content)
+    blocks = [_summarize_block(content[start:end]) for start, end in spans]
+    return parsed.edit({"content": _write_array([block for block in blocks if block])})
 
 
 def _summarize_block(block: bytes) -> bytes:
+    """Return a shorter block; b"" for one that is left out."""
     view = read_block.decode(block)
+
     if view.type == "tool_use":
         summary = summarize_arguments(bytes(view.input).decode())
         return block if summary is None else json_splice.edit(block, {"input": encode(summary)})
+
     if view.type == "tool_result":
         content = msgspec.json.decode(json_splice.Object(block).value("content") or b'""')
-        result = (
-            content if isinstance(content, str) else content[0]["text"]
-        )  # its images are left out
-        return json_splice.edit(block, {"content": encode(summarize_result(result))})
+        # A result with images begins with its text (``_result_block``); the images are left out.
+        text = content if isinstance(content, str) else content[0]["text"]
+        return json_splice.edit(block, {"content": encode(summarize_result(text))})
+
     return block if view.type in _THINKING else b""
 
 
@@ -353,29 +399,34 @@ _FINAL_MEMBERS = ("stop_reason", "stop_sequence")
 def stream(
     body: bytes, request: RunnerRequest, opening: StreamOpening | None = None
 ) -> Iterator[bytes]:
+    """Yield the events of a response."""
     del request, opening
     message = split_object(without_line_breaks(body))
     usage = _usage(message.get("usage"))
     final = as_raw({name: message.pop(name, b"null") for name in _FINAL_MEMBERS})
     content = split_array(message.pop("content"))
-    opening_message: dict[str, Any] = {
+
+    first_message: dict[str, Any] = {
         **as_raw(message),
         "content": [],
         **dict.fromkeys(_FINAL_MEMBERS),
         "usage": {**usage, "output_tokens": 0},
     }
-    yield _event("message_start", message=opening_message)
+    yield _event("message_start", message=first_message)
+
     for index, block in enumerate(content):
-        start, deltas = _block(split_object(block))
+        start, deltas = _cut_block(split_object(block))
         yield _event("content_block_start", index=index, content_block=start)
         for delta in deltas:
             yield _event("content_block_delta", index=index, delta=delta)
         yield _event("content_block_stop", index=index)
+
     yield _event("message_delta", delta=final, usage=usage)
     yield _event("message_stop")
 
 
-def _block(block: Members) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
+def _cut_block(block: Members) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
+    """Return a block as it starts, and its deltas. A block of a type that has none starts whole."""
     match string_member(block, "type"):
         case "text" if string_member(block, "text") is not None:
             return _empty_block(block, text=""), _text_deltas(block)
@@ -388,38 +439,42 @@ def _block(block: Members) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
 
 
 def _empty_block(block: Members, **empty: Any) -> dict[str, Any]:
-    return {**as_raw(block), **empty, **({"citations": []} if _citations(block) else {})}
+    """Return a block without the members that its deltas bring, which are ``empty``."""
+    started: dict[str, Any] = {**as_raw(block), **empty}
+    if _citations(block):
+        started["citations"] = []
+    return started
 
 
 def _text_deltas(block: Members) -> Iterator[dict[str, Any]]:
-    for piece in split_text(string_member(block, "text") or ""):
-        yield {"type": "text_delta", "text": piece}
+    for part in sse.split_text(string_member(block, "text") or ""):
+        yield {"type": "text_delta", "text": part}
+
     for citation in _citations(block):
         yield {"type": "citations_delta", "citation": citation}
 
 
 def _thinking_deltas(block: Members) -> Iterator[dict[str, Any]]:
-    for piece in split_text(string_member(block, "thinking") or ""):
-        yield {"type": "thinking_delta", "thinking": piece}
-    if signature := string_member(block, "signature"):
+    for part in sse.split_text(string_member(block, "thinking") or ""):
+        yield {"type": "thinking_delta", "thinking": part}
+
+    signature = string_member(block, "signature")
+    if signature:
         yield {"type": "signature_delta", "signature": signature}
 
 
 def _input_deltas(block: Members) -> Iterator[dict[str, Any]]:
-    for piece in split_text(block["input"].decode()):
-        yield {"type": "input_json_delta", "partial_json": piece}
+    for part in sse.split_text(block["input"].decode()):
+        yield {"type": "input_json_delta", "partial_json": part}
 
 
 def _citations(block: Members) -> list[msgspec.Raw]:
-    raw = block.get("citations")
-    return (
-        msgspec.json.decode(raw, type=list[msgspec.Raw])
-        if raw is not None and raw[:1] == b"["
-        else []
-    )
+    raw = block.get("citations", b"")
+    return msgspec.json.decode(raw, type=list[msgspec.Raw]) if raw[:1] == b"[" else []
 
 
 def _usage(raw: bytes | None) -> dict[str, Any]:
+    """Return the usage with the counts that every SDK expects."""
     usage = msgspec.json.decode(raw) if raw is not None else None
     counts = {"input_tokens": 0, "output_tokens": 0}
     return {**counts, **usage} if isinstance(usage, dict) else counts

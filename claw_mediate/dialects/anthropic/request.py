@@ -9,6 +9,7 @@ import msgspec
 from claw_contract.base import JsonObject
 from claw_mediate.core import json_splice
 from claw_mediate.core.continuity import calls_key, text_key
+from claw_mediate.core.json_pieces import copy_span
 from claw_mediate.core.session_id import SessionHints
 from claw_mediate.core.tool_catalog import OfferedTool, ToolCatalog
 from claw_mediate.core.types import ToolUse
@@ -27,7 +28,9 @@ from claw_mediate.dialects.bodies import (
 )
 
 
-class Block(msgspec.Struct):
+class ContentBlock(msgspec.Struct):
+    """An element of a message's ``content``."""
+
     type: str = ""
     text: Any = None
     id: Any = None
@@ -35,32 +38,30 @@ class Block(msgspec.Struct):
     input: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-type Content = str | list[Block] | None
+type Content = str | list[ContentBlock] | None
 
 
-class Message(NamedTuple):
-    """A message. ``content`` is None where it is absent, or of a form that we do not know."""
+class _ReadMessage(NamedTuple):
+    """A message. ``content`` is None if it is absent, or of a form that we do not know."""
 
     role: Any
     content: Content
 
 
 read_content: msgspec.json.Decoder[Content] = msgspec.json.Decoder(Content.__value__)
-read_block = msgspec.json.Decoder(Block)
+read_block = msgspec.json.Decoder(ContentBlock)
 
 
 def visible_text(content: Content) -> str:
-    """Return the visible text of a content: a string, blocks, or nothing.
-
-    Thinking is not part of it.
-    """
+    """Return the visible text of a content. Thinking is not part of it."""
     return "".join(text_blocks(content))
 
 
 def text_blocks(content: Content) -> Sequence[str]:
-    """Return the same, block by block."""
+    """Return the visible texts of a content: a string is one, and each text block is one."""
     if isinstance(content, str):
         return [content]
+
     return [
         block.text
         for block in content or ()
@@ -69,8 +70,10 @@ def text_blocks(content: Content) -> Sequence[str]:
 
 
 def call_ids(content: Content) -> Sequence[str]:
+    """Return the ids of the calls in a content; "" for a call without one."""
     if not isinstance(content, list):
         return ()
+
     return [
         block.id if isinstance(block.id, str) else ""
         for block in content
@@ -100,6 +103,10 @@ class _Request(msgspec.Struct):
 
 _read_request = msgspec.json.Decoder(_Request)
 _READ = frozenset(_Request.__struct_fields__)
+"""Members that are read.
+
+If one stood twice, the provider could read another of the two than we.
+"""
 
 
 def read_request(body: bytes) -> RunnerRequest:
@@ -108,28 +115,30 @@ def read_request(body: bytes) -> RunnerRequest:
     Raises ``UnreadableRequestError``.
     """
     view = decode_request(_read_request, body, "messages request")
+
     messages = [
-        Message(sent.role, decode_or_none(read_content, sent.content)) for sent in view.messages
+        _ReadMessage(sent.role, decode_or_none(read_content, sent.content))
+        for sent in view.messages
     ]
+    names = [tool.name for tool in view.tools or ()]
     choice = view.tool_choice
+    forbids_tools = choice is not None and choice.get("type") == "none"
+
+    # A message with results only is the user's, too.
+    user_messages = [message for message in messages if message.role == "user"]
+    user_texts = ["\n".join(text_blocks(message.content)) for message in user_messages]
+
     return RunnerRequest(
         body=body,
         model=view.model,
         stream=view.stream is True,
         include_usage=True,
-        declared_tools=tuple(
-            tool.name for tool in view.tools or () if isinstance(tool.name, str) and tool.name
-        ),
-        bypass="tool_choice_none" if choice is not None and choice.get("type") == "none" else None,
+        declared_tools=tuple(name for name in names if isinstance(name, str) and name),
+        bypass="tool_choice_none" if forbids_tools else None,
         tool_choice=choice,
         load_evidence=evidence_reader(messages, _text_parts, _key),
         session_hints=SessionHints(view.metadata),
-        user_texts=tuple(
-            filter(
-                None,
-                ("\n".join(text_blocks(one.content)) for one in messages if one.role == "user"),
-            )
-        ),
+        user_texts=tuple(filter(None, user_texts)),
         system="\n".join(text_blocks(decode_or_none(read_content, view.system))),
         max_tokens=view.max_tokens if type(view.max_tokens) is int else None,
         prefill_text=_prefill(messages),
@@ -139,36 +148,35 @@ def read_request(body: bytes) -> RunnerRequest:
 def build_request(
     request: RunnerRequest, catalog: ToolCatalog, additions: Additions
 ) -> RequestVariants:
-    """Return the body for the provider without the rounds of this turn.
+    """Return the body for the provider, with the managed tools after the runner's own.
 
-    Managed tools stand behind the runner's own.
+    It has none of this turn's rounds yet. Raises ``JsonSpliceError``, also if a member of ``_READ``
+    is repeated.
     """
-    # A member that is read and stands twice is refused: two parsers could disagree about which one
-    # is meant.
     body = json_splice.Object(request.body, unique=_READ)
-    changes: Changes = {
-        "tools": json_splice.append(array_member(body, "tools"), map(_wire_tool, catalog.offered))
-    }
+
+    managed = map(_wire_tool, catalog.offered)
+    changes: Changes = {"tools": json_splice.append(array_member(body, "tools"), managed)}
     if additions.insertions:
         changes["messages"] = insert_messages(array_member(body, "messages"), additions.insertions)
     if additions.context:
         changes |= _system_with_context(body, additions.context)
     if body.value("stream") is not None:
         changes["stream"] = b"false"
+
     choices: dict[ToolUse, Changes] = {
         ToolUse.AS_REQUESTED: _choice_as_requested(request.tool_choice, catalog),
         ToolUse.RELEASED: _released_choice(request.tool_choice),
         ToolUse.FORBIDDEN: {"tool_choice": b'{"type":"none"}'},
     }
     variants = request_variants(body, changes, choices.__getitem__)
-    return (
-        (lambda use: _split_prefill(variants(use)))
-        if request.prefill_text is not None
-        else variants
-    )
+    if request.prefill_text is None:
+        return variants
+    return lambda use: _split_prefill(variants(use))
 
 
 def add_context(request: RunnerRequest, context: str) -> bytes:
+    """Return the body with text at the end of its system prompt. Raises ``JsonSpliceError``."""
     body = json_splice.Object(request.body)
     return body.edit(_system_with_context(body, context))
 
@@ -178,16 +186,19 @@ def _system_with_context(body: json_splice.Object, context: str) -> Changes:
 
 
 def _split_prefill(request: ProviderRequest) -> ProviderRequest:
-    """Split off the assistant's message that the runner began: hidden rounds begin
-    with it, since roles must take turns.
+    """Split off the assistant's message that the runner began.
+
+    The first hidden round continues it (``merge_messages``), because roles must alternate.
     """
-    start = json_splice.element_spans(
-        b"%b]" % request.head,
-        json_splice.find_members(b"%b]}" % request.head, ["messages"])["messages"].start,
-    )[-1][0]
-    return ProviderRequest(
-        request.head[:start].rstrip(b" \t\r\n,"), request.tail, prefill=request.head[start:]
-    )
+    # The head ends within ``messages``, right after the last of them.
+    closed = b"%b]}" % request.head
+    found = json_splice.find_members(closed, ["messages"])["messages"]
+    messages = copy_span(closed, found.start, found.end)
+    last_start, _ = json_splice.element_spans(messages)[-1]
+    start = found.start + last_start
+
+    head = request.head[:start].rstrip(b" \t\r\n,")
+    return ProviderRequest(head, request.tail, prefill=request.head[start:])
 
 
 @lru_cache(maxsize=4096)
@@ -198,32 +209,47 @@ def _wire_tool(offered: OfferedTool) -> bytes:
 
 
 def _choice_as_requested(choice: JsonObject | str | None, catalog: ToolCatalog) -> Changes:
-    name = choice.get("name") if isinstance(choice, dict) else None
+    """Return the change of a choice that names a managed tool by its canonical name.
+
+    The provider knows its alias only.
+    """
+    if not isinstance(choice, dict):
+        return {}
+
+    name = choice.get("name")
     alias = catalog.find_alias(name) if isinstance(name, str) else None
-    return (
-        {}
-        if alias is None or not isinstance(choice, dict)
-        else {"tool_choice": encode({**choice, "name": alias})}
-    )
+    if alias is None:
+        return {}
+
+    return {"tool_choice": encode({**choice, "name": alias})}
 
 
 def _released_choice(choice: JsonObject | str | None) -> Changes:
+    """Return the change that releases a forced choice; {} for any other."""
     if not isinstance(choice, dict) or choice.get("type") not in {"any", "tool"}:
         return {}
-    kept = {name: value for name, value in choice.items() if name == "disable_parallel_tool_use"}
-    return {"tool_choice": encode({"type": "auto", **kept})}
+
+    released: JsonObject = {"type": "auto"}
+    if "disable_parallel_tool_use" in choice:
+        released["disable_parallel_tool_use"] = choice["disable_parallel_tool_use"]
+    return {"tool_choice": encode(released)}
 
 
-def _text_parts(message: Message) -> Sequence[str]:
+def _text_parts(message: _ReadMessage) -> Sequence[str]:
     return text_blocks(message.content)
 
 
-def _prefill(messages: Sequence[Message]) -> str | None:
-    if not messages or messages[-1].role != "assistant" or messages[-1].content is None:
+def _prefill(messages: Sequence[_ReadMessage]) -> str | None:
+    """Return the text of an assistant's message at the end, which the model is to continue."""
+    if not messages:
         return None
-    return visible_text(messages[-1].content)
+
+    last = messages[-1]
+    if last.role != "assistant" or last.content is None:
+        return None
+    return visible_text(last.content)
 
 
-def _key(message: Message, text: str) -> str:
+def _key(message: _ReadMessage, text: str) -> str:
     ids = call_ids(message.content)
     return calls_key(ids) if ids else text_key(text)

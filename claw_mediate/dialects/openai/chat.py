@@ -1,6 +1,6 @@
-"""OpenAI chat completions: ``POST …/chat/completions``.
+"""The dialect of OpenAI chat completions, ``POST …/chat/completions``.
 
-The dialect; ``request`` reads the runner's side.
+Here are the provider's responses; ``request`` has the runner's requests, ``stream`` the streams.
 """
 
 import hashlib
@@ -55,41 +55,48 @@ stream = openai_stream.stream
 
 
 def write_request(request: ProviderRequest, hidden: Sequence[bytes]) -> bytes:
+    """Return the body for the provider, with this turn's hidden messages after its own."""
     return request.with_messages(hidden)
 
 
 def response_anchor(response: ModelResponse, request: RunnerRequest, *, terminal: bool) -> Anchor:
-    """Return the anchor: by the native calls' ids where there are any, else by the text."""
+    """Return the anchor of a response: by its native calls, else by its text."""
     if terminal or not response.calls:
-        text = visible_text(read_message.decode(response.message)) or TERMINAL_TEXT * terminal
-        return Anchor(text_key(text), request.evidence.before)
-    key = (
-        handoff_key(response.calls[0])
-        if request.uses_functions
-        else calls_key(call.id for call in response.calls)
-    )
+        text = visible_text(read_message.decode(response.message))
+        if not text and terminal:
+            text = TERMINAL_TEXT
+        key = text_key(text)
+    elif request.uses_functions:
+        key = handoff_key(response.calls[0])
+    else:
+        key = calls_key(call.id for call in response.calls)
+
     return Anchor(key, request.evidence.before)
 
 
 def keepalive(note: str, kind: Keepalive, opening: StreamOpening) -> bytes:
-    """Return a comment, which every SDK skips; native: a chunk whose delta is empty."""
+    """Return a comment, which every SDK skips; of the native kind, a chunk with an empty delta."""
     return sse.comment(note) if kind == "comment" else openai_stream.empty_chunk(opening)
 
 
 def stream_error(error: bytes, opening: StreamOpening | None = None) -> bytes:
+    """Return the events of an error that comes after the headers."""
     del opening
     return sse.event(error) + sse.DONE
 
 
 def error_body(body: bytes) -> bytes | None:
-    """Return ``{"error": …}`` in one line, or None."""
+    """Return a provider's error body, ``{"error": …}``, in one line; None for any other body."""
     try:
         document = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
+
     if not isinstance(document, dict) or not document.get("error"):
         return None
-    return msgspec.json.encode({"error": document.pop("error"), **document})
+
+    error = document.pop("error")
+    return msgspec.json.encode({"error": error, **document})
 
 
 class _Message(msgspec.Struct):
@@ -132,113 +139,131 @@ _READ_MEMBERS = json_splice.marks(
         "function_call",
     )
 )
-"""The members that are read, but for those of calls."""
+"""The members of a response that are read, except those of its calls."""
 _CALL_MEMBERS = ("id", "function", "custom")
 _CALL_MARKS = json_splice.marks(_CALL_MEMBERS)
-_raw_response, _raw_message = msgspec.json.Decoder(_RawResponse), msgspec.json.Decoder(_RawMessage)
+
+_raw_response_decoder = msgspec.json.Decoder(_RawResponse)
+_raw_message_decoder = msgspec.json.Decoder(_RawMessage)
 _response_decoder = msgspec.json.Decoder(_Response)
 
 
 def read_response(body: bytes, catalog: ToolCatalog) -> ModelResponse:
-    """Return the view of a response; the first choice counts (requests for several
-    are not mediated).
+    """Return the view of a response.
 
-    Its calls are in ``tool_calls``, each with an id of its own: a missing one is written into the
-    response, so that the transcript, the runner and the anchor have the same. Raises
-    ``UnreadableResponseError``.
+    Only the first choice counts: requests for several are not mediated. Each of its calls is in
+    ``tool_calls`` and has an id of its own. A missing id is written into the response, so that the
+    transcript, the runner and the anchor have the same.
+
+    Raises ``UnreadableResponseError``.
     """
     try:
         json_splice.check_utf8(body)
         view = _response_decoder.decode(body)
         if not view.choices:
             raise UnreadableResponseError("the provider's response has no choice")
-        first = view.choices[0]
-        if len(first.message.tool_calls or ()) > MAX_PARTS:
+
+        choice = view.choices[0]
+        call_views = choice.message.tool_calls or []
+        if len(call_views) > MAX_PARTS:
             raise UnreadableResponseError(
                 f"the provider's response holds more than {MAX_PARTS} calls"
             )
+
         message = _find_message(body)
-        if first.message.function_call is not None and not first.message.tool_calls:
-            changes = _functions_as_tool_calls(message)
-            return read_response(
-                _edit_first_choice(body, partial(json_splice.edit, changes=changes)), catalog
-            )
+        if choice.message.function_call is not None and not call_views:
+            changes = _function_as_tool_call(message)
+            return read_response(_edit_in_first_choice(body, changes), catalog)
+
         seed = hashlib.sha256(body).hexdigest()[:16]
-        calls = _read_calls(
-            first.message.tool_calls or [], catalog, seed, cut=first.finish_reason == "length"
-        )
-        is_named = all(
-            view.id == call.id
-            for view, call in zip(first.message.tool_calls or (), calls, strict=True)
-        )
-        named = message if is_named else _write_call_ids(message, calls)
-        if named != message:
-            body = _edit_first_choice(body, partial(json_splice.edit, changes={"message": named}))
+        calls = _read_calls(call_views, catalog, seed, cut=choice.finish_reason == "length")
+        if any(view.id != call.id for view, call in zip(call_views, calls, strict=True)):
+            message = _write_call_ids(message, calls)
+            body = _edit_in_first_choice(body, {"message": message})
     except json_splice.JsonSpliceError as error:
         raise UnreadableResponseError(f"the provider's response is ambiguous: {error}") from error
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise UnreadableResponseError("the provider's response is not a chat completion") from error
-    return ModelResponse(body, named, calls, view.usage or {})
+
+    return ModelResponse(body, message, calls, view.usage or {})
 
 
 def write_response(
     response: ModelResponse, request: RunnerRequest, usage: JsonObject, *, terminal: bool
 ) -> bytes:
-    """Return the provider's bytes with ``usage``.
+    """Return the provider's bytes with ``usage``, and with calls in the form that the runner uses.
 
-    A terminal response has the model's words without its call.
+    A terminal response has the model's text without its call.
     """
-    # Calls are handed over in the form that the runner uses.
     body = response.body
     if terminal:
         body = _edit_first_choice(body, partial(_without_terminal_call, response), alone=True)
     elif response.calls and request.uses_functions:
         body = _edit_first_choice(body, tool_call_as_function)
-    return body if usage == response.usage else json_splice.edit(body, {"usage": encode(usage)})
+
+    if usage == response.usage:
+        return body
+    return json_splice.edit(body, {"usage": encode(usage)})
 
 
 def write_hidden_rounds(rounds: Sequence[Round], *, replayed: bool) -> tuple[bytes, ...]:
-    """Return, for each round, the assistant's message with the calls that were answered, and a tool
-    message for each result.
+    """Return the messages of rounds.
+
+    Of each round they are the assistant's message with the calls that were answered, and a tool
+    message for each result. A round without results has none.
     """
     messages: list[bytes] = []
+
     for past in rounds:
-        kept = [
+        results = [
             result
             for result in past.results
             if not (replayed and result.code in tool_result.NOT_REINJECTED)
         ]
-        if kept:
-            messages += [_assistant_message(past.response, kept), *map(_tool_message, kept)]
+        if results:
+            messages.append(_assistant_message(past.response, results))
+            messages += map(_tool_message, results)
+
     return tuple(messages)
 
 
 def write_answers(answered: Round) -> tuple[bytes, ...]:
+    """Return the tool messages of a round."""
     return tuple(map(_tool_message, answered.results))
 
 
 def _find_message(body: bytes) -> bytes:
-    """Return the first choice's message.
+    """Return the message of the first choice.
 
     Raises ``RepeatedMemberError`` for a member that is read or changed here.
     """
     if json_splice.stand_once(_READ_MEMBERS, body):
-        only = bytes(_raw_response.decode(body).choices[0].message)
-        for raw in _raw_message.decode(only).tool_calls or ():
-            if not json_splice.stand_once(_CALL_MARKS, made := bytes(raw)):
-                json_splice.find_members(made, _CALL_MEMBERS)
-        return only
+        # So it does for nearly every response, which is decoded without a further search.
+        message = bytes(_raw_response_decoder.decode(body).choices[0].message)
+        for raw in _raw_message_decoder.decode(message).tool_calls or ():
+            call = bytes(raw)
+            if not json_splice.stand_once(_CALL_MARKS, call):
+                json_splice.find_members(call, _CALL_MEMBERS)
+        return message
+
     choices = json_splice.find_members(body, ("choices", "usage"))["choices"]
-    first, _ = json_splice.element_spans(body, choices.start)[0]
-    message = json_splice.find_members(body, ("message", "finish_reason"), first)["message"]
+    choice_start, _ = json_splice.element_spans(body, choices.start)[0]
+    found = json_splice.find_members(body, ("message", "finish_reason"), choice_start)["message"]
     members = json_splice.find_members(
-        body, ("role", "content", "tool_calls", "function_call"), message.start
+        body, ("role", "content", "tool_calls", "function_call"), found.start
     )
+
     calls = members.get("tool_calls")
     if calls is not None and body[calls.start : calls.start + 1] == b"[":
-        for call, _ in json_splice.element_spans(body, calls.start):
-            json_splice.find_members(body, _CALL_MEMBERS, call)
-    return body[message.start : message.end]
+        for call_start, _ in json_splice.element_spans(body, calls.start):
+            json_splice.find_members(body, _CALL_MEMBERS, call_start)
+
+    return body[found.start : found.end]
+
+
+def _edit_in_first_choice(body: bytes, changes: Changes) -> bytes:
+    """Return the response with these changes of its first choice."""
+    return _edit_first_choice(body, partial(json_splice.edit, changes=changes))
 
 
 def _edit_first_choice(
@@ -248,100 +273,113 @@ def _edit_first_choice(
     choices = json_splice.find_members(body, ["choices"])["choices"]
     start, end = json_splice.element_spans(body, choices.start)[0]
     choice = edit(body[start:end])
-    return json_splice.splice(
-        body, [(choices.start, choices.end, b"[%b]" % choice) if alone else (start, end, choice)]
-    )
+
+    if alone:
+        return json_splice.splice(body, [(choices.start, choices.end, b"[%b]" % choice)])
+    return json_splice.splice(body, [(start, end, choice)])
 
 
 def _without_terminal_call(response: ModelResponse, choice: bytes) -> bytes:
-    text = encode(visible_text(read_message.decode(response.message)) or TERMINAL_TEXT)
-    message = json_splice.edit(response.message, {"tool_calls": None, "content": text})
+    text = visible_text(read_message.decode(response.message)) or TERMINAL_TEXT
+    message = json_splice.edit(response.message, {"tool_calls": None, "content": encode(text)})
     return json_splice.edit(choice, {"message": message, "finish_reason": b'"stop"'})
 
 
-def _functions_as_tool_calls(message: bytes) -> Changes:
-    """Return the changes from a message with a ``function_call``, which a provider may still give,
-    to one with tool calls.
+def _function_as_tool_call(message: bytes) -> Changes:
+    """Return the changes of a choice whose message has a ``function_call``, as some still have.
+
+    It gets a tool call instead.
     """
-    call = b'[{"type":"function","function":%b}]' % (
-        json_splice.Object(message).value("function_call") or b"{}"
-    )
-    return {"message": json_splice.edit(message, {"function_call": None, "tool_calls": call})}
+    function = json_splice.Object(message).value("function_call") or b"{}"
+    calls = b'[{"type":"function","function":%b}]' % function
+    return {"message": json_splice.edit(message, {"function_call": None, "tool_calls": calls})}
 
 
 def _read_calls(
     views: Sequence[WireCall], catalog: ToolCatalog, seed: str, *, cut: bool
 ) -> tuple[ToolCall, ...]:
+    """Return the calls of a response. ``cut``: the model ran out of tokens within the last one."""
     ids = unique_ids((view.id for view in views), f"call{seed}")
-    pairs = zip(views, ids, strict=True)
     return tuple(
-        _read_call(view, call_id, catalog, cut=cut and view is views[-1]) for view, call_id in pairs
+        _read_call(view, call_id, catalog, cut=cut and view is views[-1])
+        for view, call_id in zip(views, ids, strict=True)
     )
 
 
 def _read_call(view: WireCall, call_id: str, catalog: ToolCatalog, *, cut: bool) -> ToolCall:
     if view.function is None:
-        # A custom call's input is free text: the runner's to read. No managed tool takes it, least
-        # of all for ``{}``.
+        # The input of a custom call is free text, which only the runner can read. It must not be
+        # taken for the arguments of a managed tool, and least of all for none.
         return catalog.make_call(call_id, view.custom.name if view.custom else "", _FREE_TEXT)
     return catalog.make_call(call_id, view.function.name, arguments_text(view.function), cut=cut)
 
 
 def _write_call_ids(message: bytes, calls: Sequence[ToolCall]) -> bytes:
-    own = json_splice.find_members(message, ["tool_calls"])["tool_calls"]
-    cuts = [
-        (start, end, json_splice.edit(message[start:end], {"id": encode(call.id)}))
-        for call, (start, end) in zip(
-            calls, json_splice.element_spans(message, own.start), strict=True
-        )
-        if msgspec.json.decode(message[start:end], type=WireCall).id != call.id
-    ]
+    """Return the message with the ids of its calls."""
+    tool_calls = json_splice.find_members(message, ["tool_calls"])["tool_calls"]
+    spans = json_splice.element_spans(message, tool_calls.start)
+
+    cuts: list[json_splice.Cut] = []
+    for call, (start, end) in zip(calls, spans, strict=True):
+        raw = message[start:end]
+        if msgspec.json.decode(raw, type=WireCall).id != call.id:
+            cuts.append((start, end, json_splice.edit(raw, {"id": encode(call.id)})))
+
     return json_splice.splice(message, cuts)
 
 
-def _assistant_message(response: ModelResponse, kept: Sequence[ToolResult]) -> bytes:
-    ids = {result.call.id for result in kept}
-    if all(call.id in ids and not _resend_changes(call) for call in response.calls):
-        return _with_role(response.message)
-    own = json_splice.find_members(response.message, ["tool_calls"])["tool_calls"]
-    places = zip(
-        response.calls, json_splice.element_spans(response.message, own.start), strict=True
-    )
+def _assistant_message(response: ModelResponse, results: Sequence[ToolResult]) -> bytes:
+    """Return the response's message with the calls that have a result, as providers accept it."""
+    message = response.message
+    answered = {result.call.id for result in results}
+    if all(call.id in answered and not _resend_changes(call) for call in response.calls):
+        return _with_role(message)
+
+    tool_calls = json_splice.find_members(message, ["tool_calls"])["tool_calls"]
+    spans = json_splice.element_spans(message, tool_calls.start)
     calls = [
-        _resendable_call(response.message[start:end], call)
-        for call, (start, end) in places
-        if call.id in ids
+        _resendable_call(message[start:end], call)
+        for call, (start, end) in zip(response.calls, spans, strict=True)
+        if call.id in answered
     ]
-    return _with_role(
-        json_splice.splice(response.message, [(own.start, own.end, b"[" + b",".join(calls) + b"]")])
-    )
+    array = b"[" + b",".join(calls) + b"]"
+    return _with_role(json_splice.splice(message, [(tool_calls.start, tool_calls.end, array)]))
 
 
 def _with_role(message: bytes) -> bytes:
-    """Return a message with its role: providers may leave it out, and none of them
-    takes a message without.
+    """Return a message with its role.
+
+    Some providers leave it out, and none of them accepts a message without.
     """
-    has_role = read_message.decode(message).role == "assistant"
-    return message if has_role else json_splice.edit(message, {"role": b'"assistant"'})
+    if read_message.decode(message).role == "assistant":
+        return message
+    return json_splice.edit(message, {"role": b'"assistant"'})
 
 
 def _resendable_call(raw: bytes, call: ToolCall) -> bytes:
-    """Return a call as providers take it back: with a name of plain characters, and
-    arguments that are an object's JSON.
+    """Return a call as providers accept it in a request.
+
+    Its name is of plain characters, and its arguments are the JSON of an object.
     """
     changes = _resend_changes(call)
     view = msgspec.json.decode(raw, type=WireCall)
-    if not changes or (view.function is None and view.custom is not None):
+    is_custom = view.function is None and view.custom is not None
+    if not changes or is_custom:
         return raw
+
     parsed = json_splice.Object(raw)
     function = parsed.value("function") if view.function is not None else None
     return parsed.edit({"function": json_splice.edit(function or b"{}", changes)})
 
 
 def _resend_changes(call: ToolCall) -> Changes:
-    # OpenAI takes any arguments that it gave; others parse them, and refuse the conversation for
-    # good.
-    changes: Changes = {} if call.safe_name is None else {"name": encode(call.safe_name)}
+    """Return the changes of a call's function for ``_resendable_call``."""
+    changes: Changes = {}
+    if call.safe_name is not None:
+        changes["name"] = encode(call.safe_name)
+
+    # OpenAI accepts any arguments that it gave. Others parse them, and would refuse this
+    # conversation in every later request.
     if isinstance(call.arguments, UnreadableArguments) and not is_object(call.arguments.text):
         changes["arguments"] = encode(json.dumps({"invalid_json": call.arguments.text}))
     return changes
@@ -362,24 +400,25 @@ def _tool_message(result: ToolResult) -> bytes:
 
 
 def summarize(messages: bytes) -> bytes:
-    """Return hidden messages with their calls and how each went, without what was
-    said, thought, sent and answered.
+    """Return shorter hidden messages: their calls, and how each ended.
+
+    Texts, thoughts, long arguments and the data of results are left out.
     """
     array = b"[%b]" % messages
-    return b",".join(
-        _summarize_message(array[start:end]) for start, end in json_splice.element_spans(array)
-    )
+    spans = json_splice.element_spans(array)
+    return b",".join(_summarize_message(array[start:end]) for start, end in spans)
 
 
 def _summarize_message(message: bytes) -> bytes:
     parsed = json_splice.Object(message)
-    if (calls := parsed.value("tool_calls")) is None:
+    calls = parsed.value("tool_calls")
+    if calls is None:
         content = msgspec.json.decode(parsed.value("content") or b'""', type=str)
         return parsed.edit({"content": encode(summarize_result(content))})
-    short = b",".join(
-        _summarize_call(calls[start:end]) for start, end in json_splice.element_spans(calls)
-    )
-    return b'{"role":"assistant","content":null,"tool_calls":[%b]}' % short
+
+    spans = json_splice.element_spans(calls)
+    short_calls = b",".join(_summarize_call(calls[start:end]) for start, end in spans)
+    return b'{"role":"assistant","content":null,"tool_calls":[%b]}' % short_calls
 
 
 def _summarize_call(call: bytes) -> bytes:
@@ -388,14 +427,16 @@ def _summarize_call(call: bytes) -> bytes:
     Its other members stay: a provider may need its own (signatures).
     """
     parsed = json_splice.Object(call)
-    if (function := parsed.value("function")) is None:
+    function = parsed.value("function")
+    if function is None:
         return call
+
     arguments = msgspec.json.decode(json_splice.Object(function).value("arguments") or b'""')
-    summary = summarize_arguments(
-        arguments if isinstance(arguments, str) else encode(arguments).decode()
-    )
+    text = arguments if isinstance(arguments, str) else encode(arguments).decode()
+    summary = summarize_arguments(text)
     if summary is None:
         return call
-    return parsed.edit(
-        {"function": json_splice.edit(function, {"arguments": encode(encode(summary).decode())})}
-    )
+
+    # Arguments are JSON in a string.
+    short = encode(encode(summary).decode())
+    return parsed.edit({"function": json_splice.edit(function, {"arguments": short})})

@@ -33,7 +33,7 @@ from claw_mediate.dialects.openai.functions import (
 )
 from claw_mediate.dialects.openai.wire_types import (
     SYSTEM,
-    Message,
+    ChatMessage,
     function_call,
     read_message,
     text_parts,
@@ -57,7 +57,7 @@ class _StreamOptions(msgspec.Struct):
 
 
 class _Request(msgspec.Struct):
-    messages: list[Message]
+    messages: list[ChatMessage]
     model: str = ""
     stream: bool | None = None
     stream_options: _StreamOptions | None = None
@@ -74,45 +74,55 @@ class _Request(msgspec.Struct):
 
 _read_request = msgspec.json.Decoder(_Request)
 _READ = frozenset(_Request.__struct_fields__)
-"""Members that are read: one that stands twice could mean another thing to the provider."""
+"""Members that are read.
+
+If one stood twice, the provider could read another of the two than we.
+"""
 
 
 def read_request(body: bytes) -> RunnerRequest:
+    """Return the view of a runner's request. Raises ``UnreadableRequestError``."""
     view = decode_request(_read_request, body, "chat completion")
+
     choice = _tool_choice(view)
+    options = view.stream_options
+    declared = map(_tool_name, (*(view.tools or ()), *(view.functions or ())))
+    user_messages = [message for message in view.messages if message.role == "user"]
+    system_messages = takewhile(lambda message: message.role in SYSTEM, view.messages)
+
     return RunnerRequest(
         body=body,
         model=view.model,
         stream=view.stream is True,
-        include_usage=bool(view.stream_options and view.stream_options.include_usage is True),
-        declared_tools=tuple(
-            filter(None, map(_tool_name, (*(view.tools or ()), *(view.functions or ()))))
-        ),
+        include_usage=options is not None and options.include_usage is True,
+        declared_tools=tuple(filter(None, declared)),
         bypass=_bypass(view, choice),
         tool_choice=choice,
         load_evidence=evidence_reader(view.messages, text_parts, _key),
         session_hints=SessionHints(view.metadata, view.prompt_cache_key),
-        user_texts=tuple(
-            visible_text(message, "\n") for message in view.messages if message.role == "user"
-        ),
-        system="\n".join(
-            map(visible_text, takewhile(lambda message: message.role in SYSTEM, view.messages))
-        ),
+        user_texts=tuple(visible_text(message, "\n") for message in user_messages),
+        system="\n".join(map(visible_text, system_messages)),
         max_tokens=_integer(view.max_completion_tokens) or _integer(view.max_tokens),
         uses_functions=bool(view.functions) and not view.tools,
     )
 
 
 def _tool_choice(view: _Request) -> JsonObject | str | None:
-    if view.tool_choice is None and isinstance(view.function_call, dict):
+    """Return the tool choice; that of functions, in the form of tools."""
+    if view.tool_choice is not None:
+        return view.tool_choice
+
+    if isinstance(view.function_call, dict):
         return {"type": "function", "function": view.function_call}
-    return view.function_call if view.tool_choice is None else view.tool_choice
+    return view.function_call
 
 
 def _bypass(view: _Request, choice: JsonObject | str | None) -> str | None:
     if choice == "none":
         return "tool_choice_none"
-    return "several_choices_not_mediated" if view.n not in (None, 1) else None
+    if view.n not in (None, 1):
+        return "several_choices_not_mediated"
+    return None
 
 
 def _integer(number: object) -> int | None:
@@ -125,9 +135,11 @@ def _tool_name(tool: _Tool) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _key(message: Message, text: str) -> str:
-    if calls := tool_calls(message):
+def _key(message: ChatMessage, text: str) -> str:
+    calls = tool_calls(message)
+    if calls:
         return calls_key(call.id if isinstance(call.id, str) else "" for call in calls)
+
     function = function_call(message)
     return function_key(function) if function else text_key(text)
 
@@ -135,28 +147,30 @@ def _key(message: Message, text: str) -> str:
 def build_request(
     request: RunnerRequest, catalog: ToolCatalog, additions: Additions
 ) -> RequestVariants:
-    """Return the body for the provider without the rounds of this turn.
+    """Return the body for the provider, with the managed tools after the runner's own.
 
-    Managed tools stand behind the runner's own.
+    It has none of this turn's rounds yet. Raises ``JsonSpliceError``, also if a member of ``_READ``
+    is repeated.
     """
-    # A member that is read and stands twice is refused: two parsers could disagree about which one
-    # is meant.
     body = json_splice.Object(request.body, unique=_READ)
-    own = array_member(body, "tools")
-    messages = array_member(body, "messages")
+
     functions = functions_as_tools(array_member(body, "functions"))
+    managed = map(_wire_tool, catalog.offered)
     changes: Changes = {
-        "tools": json_splice.append(own, [*functions, *map(_wire_tool, catalog.offered)]),
+        "tools": json_splice.append(array_member(body, "tools"), [*functions, *managed]),
         "functions": None,
         "function_call": None,
         "stream_options": None,
     }
-    if (
-        edited := _edit_messages(messages, additions, functions_as_tool_messages(messages))
-    ) != messages:
+
+    messages = array_member(body, "messages")
+    edited = _edit_messages(messages, additions, functions_as_tool_messages(messages))
+    if edited != messages:
         changes["messages"] = edited
+
     if body.value("stream") is not None:
         changes["stream"] = b"false"
+
     as_requested = _choice_as_requested(body, request.tool_choice, catalog)
     choices: dict[ToolUse, Changes] = {
         ToolUse.AS_REQUESTED: as_requested,
@@ -167,10 +181,10 @@ def build_request(
 
 
 def add_context(request: RunnerRequest, context: str) -> bytes:
+    """Return the body with text at the end of its system prompt. Raises ``JsonSpliceError``."""
     body = json_splice.Object(request.body)
-    return body.edit(
-        {"messages": _edit_messages(array_member(body, "messages"), Additions(context=context))}
-    )
+    messages = array_member(body, "messages")
+    return body.edit({"messages": _edit_messages(messages, Additions(context=context))})
 
 
 @lru_cache(maxsize=4096)
@@ -186,26 +200,31 @@ def _wire_tool(offered: OfferedTool) -> bytes:
 def _edit_messages(
     messages: bytes, additions: Additions, cuts: Sequence[tuple[int, int, bytes]] = ()
 ) -> bytes:
-    """Insert hidden rounds in their places, and the context at the end of the last
-    system message, or in one of its own.
+    """Insert the hidden rounds, and add the context to the system prompt.
+
+    The context goes to the end of the last system message, or into a message of its own, which is
+    the first one then. ``cuts`` are other edits of the same array.
     """
     if not additions.context:
         return insert_messages(messages, additions.insertions, *cuts)
-    places = json_splice.element_spans(messages)
-    system = list(takewhile(partial(_is_system, messages), places))
-    if system:
-        start, end = system[-1]
+
+    spans = json_splice.element_spans(messages)
+    system_spans = list(takewhile(partial(_is_system, messages), spans))
+    if system_spans:
+        start, end = system_spans[-1]
         message = json_splice.Object(copy_span(messages, start, end))
         content = message.value("content") or b'""'
         longer = message.edit({"content": append_text(content, additions.context)})
         return insert_messages(messages, additions.insertions, (start, end, longer), *cuts)
+
     first = encode({"role": "system", "content": additions.context})
-    if not places:
+    if not spans:
         return b"[%b]" % first
-    hidden = [additions.insertions[0]] if 0 in additions.insertions else []
-    return insert_messages(
-        messages, {**additions.insertions, 0: b",".join([first, *hidden])}, *cuts
-    )
+
+    insertions = dict(additions.insertions)
+    hidden = insertions.get(0)
+    insertions[0] = first if hidden is None else first + b"," + hidden
+    return insert_messages(messages, insertions, *cuts)
 
 
 def _is_system(messages: bytes, place: tuple[int, int]) -> bool:
@@ -215,38 +234,46 @@ def _is_system(messages: bytes, place: tuple[int, int]) -> bool:
 def _choice_as_requested(
     body: json_splice.Object, choice: JsonObject | str | None, catalog: ToolCatalog
 ) -> Changes:
-    """Return the change of a choice that names managed tools canonically, to their
-    aliases; else the runner's bytes stay.
+    """Return the change of a choice that names managed tools by their canonical names.
+
+    The provider knows their aliases only. Any other choice stays in the runner's bytes; that of
+    functions becomes one of tools.
     """
-    if isinstance(choice, dict) and (named := _choice_by_alias(choice, catalog)) != choice:
-        return {"tool_choice": encode(named)}
-    is_given = body.value("tool_choice") not in (None, b"null")
-    return {} if is_given or choice is None else {"tool_choice": encode(choice)}
+    if isinstance(choice, dict):
+        by_alias = _choice_by_alias(choice, catalog)
+        if by_alias != choice:
+            return {"tool_choice": encode(by_alias)}
+
+    is_there = body.value("tool_choice") not in (None, b"null")
+    if is_there or choice is None:
+        return {}
+    return {"tool_choice": encode(choice)}
 
 
 def _released_choice(choice: JsonObject | str | None, catalog: ToolCatalog) -> Changes:
-    """Return the change that releases a forced choice; tools that it left out stay left out.
+    """Return the change that releases a forced choice; {} for any other.
 
-    Empty for other choices.
+    If it allowed some tools only, the others stay forbidden.
     """
     if not isinstance(choice, dict):
         return {"tool_choice": b'"auto"'} if choice == "required" else {}
+
     allowed = choice.get("allowed_tools")
     if not isinstance(allowed, dict):
         return {"tool_choice": b'"auto"'}
     if allowed.get("mode") == "auto":
         return {}
-    return {
-        "tool_choice": encode(
-            _choice_by_alias({**choice, "allowed_tools": {**allowed, "mode": "auto"}}, catalog)
-        )
-    }
+
+    released = {**choice, "allowed_tools": {**allowed, "mode": "auto"}}
+    return {"tool_choice": encode(_choice_by_alias(released, catalog))}
 
 
 def _choice_by_alias(choice: JsonObject, catalog: ToolCatalog) -> JsonObject:
+    """Return the choice with aliases in place of canonical names."""
     allowed = choice.get("allowed_tools")
     if not isinstance(allowed, dict) or not isinstance(allowed.get("tools"), list):
         return _tool_by_alias(choice, catalog)
+
     tools = [
         _tool_by_alias(tool, catalog) if isinstance(tool, dict) else tool
         for tool in allowed["tools"]
@@ -256,8 +283,12 @@ def _choice_by_alias(choice: JsonObject, catalog: ToolCatalog) -> JsonObject:
 
 def _tool_by_alias(named: JsonObject, catalog: ToolCatalog) -> JsonObject:
     function = named.get("function")
-    name = function.get("name") if isinstance(function, dict) else None
-    alias = catalog.find_alias(name) if isinstance(name, str) else None
-    if alias is None or not isinstance(function, dict):
+    if not isinstance(function, dict):
         return named
+
+    name = function.get("name")
+    alias = catalog.find_alias(name) if isinstance(name, str) else None
+    if alias is None:
+        return named
+
     return {**named, "function": {**function, "name": alias}}

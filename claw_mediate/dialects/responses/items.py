@@ -1,16 +1,18 @@
-"""Items of OpenAI Responses, in a request's ``input`` and a response's ``output``
-(docs/spec/responses.md section 4).
+"""Items of OpenAI Responses, in a request's ``input`` and a response's ``output``.
 
-item                                                      kind     its answer, where the proxy gives
-one ────────────────────────────────────────────────────────  ───────
-───────────────────────────────────── function_call                                             call
-function_call_output custom_tool_call                                          call
-custom_tool_call_output local_shell_call, shell_call, apply_patch_call            call     its own
-…_output mcp_approval_request                                      call     mcp_approval_response:
-not approved computer_call, tool_search_call of the client             call     none: the item
-leaves the transcript everything else, unknown types too                        other    none
+docs/spec/responses.md section 4.
 
-A ``reasoning`` item belongs to the items behind it, up to the next one: the API takes neither
+    item                                          kind     its answer, if the proxy gives one
+    ────────────────────────────────────────────  ───────  ────────────────────────────────────────
+    function_call                                 call     function_call_output
+    custom_tool_call                              call     custom_tool_call_output
+    local_shell_call, shell_call,                 call     its own …_output
+      apply_patch_call
+    mcp_approval_request                          call     mcp_approval_response: not approved
+    computer_call, the client's tool_search_call  call     none: the item leaves the transcript
+    everything else, unknown types too            other    none
+
+A ``reasoning`` item belongs to the items after it, up to the next one: the API accepts neither
 without the other.
 """
 
@@ -22,8 +24,8 @@ import msgspec
 from claw_contract.base import JsonObject
 from claw_mediate.core.types import ToolResult
 from claw_mediate.dialects.bodies import ABSENT, encode
-from claw_mediate.dialects.openai.wire_types import Message, visible_text
-from claw_mediate.dialects.sse import split_array
+from claw_mediate.dialects.members import split_array
+from claw_mediate.dialects.openai.wire_types import ChatMessage, visible_text
 
 REASONING: Final = "reasoning"
 MESSAGE: Final = "message"
@@ -45,11 +47,17 @@ _CALLS = {
     _SEARCH,
 }
 _HOSTED = {
-    *("web_search_call", "file_search_call", "code_interpreter_call", IMAGE),
-    *("mcp_call", "mcp_list_tools", "program"),
+    "web_search_call",
+    "file_search_call",
+    "code_interpreter_call",
+    IMAGE,
+    "mcp_call",
+    "mcp_list_tools",
+    "program",
 }
+"""Items of tools that the provider runs."""
 TOLD: Final = ("input_messages", "output_messages")
-"""Members of vLLM's responses with all that its model was told, and said, in a form of its own."""
+"""Members of vLLM's responses, in a form of its own, with everything its model read and wrote."""
 _LOCAL = (None, "local")
 """Types of a shell's environment that is the runner's own."""
 
@@ -65,7 +73,7 @@ class _NamedTool(msgspec.Struct):
     function: Any = None
 
 
-class Item(Message):
+class Item(ChatMessage):
     """One item. A message may have a role and no type."""
 
     type: Any = None
@@ -83,7 +91,10 @@ class Item(Message):
 
     @property
     def kind(self) -> str:
-        """Return the type; "" for one that is none. An id without type and role is a reference."""
+        """The type; "" for one that is no text.
+
+        An item without type is a message if it has a role, and a reference if it has only an id.
+        """
         if self.type is None and not self.role and self.id:
             return REFERENCE
         if self.type is None and self.role is not None:
@@ -92,7 +103,7 @@ class Item(Message):
 
     @property
     def is_call(self) -> bool:
-        """Return whether the runner, or the proxy, must answer the item."""
+        """True if the runner, or the proxy, must answer the item."""
         if self.kind == _SEARCH:
             return bool(self.execution == "client")
         if self.kind == _SHELL:
@@ -105,27 +116,28 @@ class Item(Message):
 
     @property
     def is_in_summary(self) -> bool:
-        """Return whether the item stays where there is room for the calls and how
-        each went only.
-        """
+        """True if the item stays in a summary: a call, an answer, a message or a compaction."""
         return (
             self.is_call or self.is_message or self.kind == "compaction" or self.speaker == "tool"
         )
 
     @property
     def own_call_id(self) -> Any:
-        """Return the id by which the item's answer names it."""
+        """The id by which the answer to the item names it."""
         return self.id if self.kind == _APPROVAL else self.call_id
 
     @property
     def speaker(self) -> Role:
-        """Return ``user``, ``assistant``, ``system``, ``developer``, ``tool``; None
-        for an item that says nothing of it.
+        """``user``, ``assistant``, ``system``, ``developer`` or ``tool``, by who made the item.
+
+        None if the item does not say so.
         """
         if self.is_message:
             return self.role if isinstance(self.role, str) else None
+
         if self.kind in {REASONING, REFERENCE} or self.kind in _CALLS or self.kind in _HOSTED:
             return "assistant"
+
         return "tool" if self.kind.endswith(("_output", "_response")) else None
 
 
@@ -142,18 +154,20 @@ def read_item(raw: bytes) -> Item:
 
 
 def check_parts(item: Item) -> None:
-    """Check that the parts of a message, or of reasoning, are objects: only such can be streamed.
+    """Raise ``DecodeError`` unless the parts of a message, or of reasoning, are objects.
 
-    Raise ``DecodeError``.
+    No others can be streamed.
     """
-    if item.kind in {MESSAGE, REASONING}:
-        for parts in (item.content, item.summary):
-            if bytes(parts)[:1] == b"[":
-                _parts.decode(parts)
+    if item.kind not in {MESSAGE, REASONING}:
+        return
+
+    for parts in (item.content, item.summary):
+        if bytes(parts)[:1] == b"[":
+            _parts.decode(parts)
 
 
 def item_name(item: Item) -> str:
-    """Return the name that a call calls; "" where it has none."""
+    """Return the name of the tool that a call names; "" if it names none."""
     try:
         return _name.decode(item.name)
     except (msgspec.DecodeError, RecursionError):
@@ -161,22 +175,26 @@ def item_name(item: Item) -> str:
 
 
 def tool_name(raw: bytes) -> str | None:
-    """Return the name of a declared tool, also in chat's form; "" for one without;
-    None for what is no tool.
+    """Return the name of a declared tool; "" if it has none, None if it is no tool.
+
+    The tool may have the form of chat completions.
     """
     try:
         tool = _named_tool.decode(raw)
     except (msgspec.DecodeError, RecursionError):
         return None
-    name = (
-        tool.function.get("name")
-        if tool.name is None and isinstance(tool.function, dict)
-        else tool.name
-    )
-    return name if isinstance(name, str) else "" if name is None else None
+
+    name = tool.name
+    if name is None and isinstance(tool.function, dict):
+        name = tool.function.get("name")
+
+    if name is None:
+        return ""
+    return name if isinstance(name, str) else None
 
 
 def join_items(items: Iterable[bytes]) -> bytes:
+    """Return the array of these items."""
     return b"[" + b",".join(items) + b"]"
 
 
@@ -188,35 +206,44 @@ def output_text(items: Iterable[Item]) -> str:
 def keep_items(
     raw: Sequence[bytes], views: Sequence[Item], stays: Callable[[int], bool], *, dropped: str = ""
 ) -> list[bytes]:
-    """Return the items without the calls that leave, and without the reasoning that
-    led to nothing else.
+    """Return the items without the calls that must leave.
 
-    ``dropped``: a type of items that leave too.
+    ``stays`` is asked for each call, by its index. ``dropped``: a type of items that leave, too.
+    Reasoning leaves if everything it led to does.
     """
     backwards: list[bytes] = []
-    led_to = remaining = 0
+    results = 0  # Calls, messages and items that leave, up to the reasoning that led to them
+    results_left = 0  # Those of them that stay
+
     for index in reversed(range(len(raw))):
         view = views[index]
         if view.kind == REASONING:
-            is_orphan = led_to > 0 and remaining == 0
-            backwards += [] if is_orphan else [raw[index]]
-            led_to = remaining = 0
+            is_orphan = results > 0 and results_left == 0
+            if not is_orphan:
+                backwards.append(raw[index])
+            results = results_left = 0
             continue
-        has_left = (view.is_call and not stays(index)) or view.kind == dropped
-        if view.is_call or view.is_message or has_left:
-            led_to, remaining = led_to + 1, remaining + (not has_left)
-        backwards += [] if has_left else [raw[index]]
+
+        leaves = (view.is_call and not stays(index)) or view.kind == dropped
+        if view.is_call or view.is_message or leaves:
+            results += 1
+            results_left += not leaves
+        if not leaves:
+            backwards.append(raw[index])
+
     return backwards[::-1]
 
 
 def has_answer(item: Item) -> bool:
-    """Return whether a call can be answered in text; one that can't leaves the transcript."""
+    """Return True if a call can be answered in text. One that can't leaves the transcript."""
     return item.kind not in {"computer_call", _SEARCH}
 
 
 def write_answer(item: Item, result: ToolResult) -> bytes:
     """Return the item that answers a call, in the form of its kind."""
-    text, call_id = result.content.decode(), result.call.id
+    text = result.content.decode()
+    call_id = result.call.id
+
     answer: JsonObject
     match item.kind:
         case "shell_call":
@@ -246,6 +273,8 @@ def write_answer(item: Item, result: ToolResult) -> bytes:
                 "call_id": call_id,
                 "output": _output(text, result),
             }
+
+    # A program of the provider's made the call, and the answer goes to it.
     if _type_of(item.caller) == "program":
         answer["caller"] = msgspec.json.decode(item.caller)
     return encode(answer)
@@ -254,15 +283,16 @@ def write_answer(item: Item, result: ToolResult) -> bytes:
 def _output(text: str, result: ToolResult) -> Any:
     if not result.images:
         return text
-    urls = [f"data:{image.media_type};base64,{image.data}" for image in result.images]
-    return [
-        {"type": "input_text", "text": text},
-        *({"type": "input_image", "image_url": url} for url in urls),
-    ]
+
+    parts = [{"type": "input_text", "text": text}]
+    for image in result.images:
+        url = f"data:{image.media_type};base64,{image.data}"
+        parts.append({"type": "input_image", "image_url": url})
+    return parts
 
 
 def _type_of(raw: msgspec.Raw) -> Any:
-    """Return the ``type`` of a member that is an object; None of any other."""
+    """Return the ``type`` of a member that is an object; None for any other."""
     try:
         return _typed.decode(raw).type
     except (msgspec.DecodeError, RecursionError):

@@ -1,15 +1,17 @@
-"""Reasoning in OpenAI Responses, which only its maker takes back
-(docs/spec/responses.md section 4).
+"""Reasoning in OpenAI Responses, which only its maker accepts in a request.
 
-reasoning of a hidden round                        what happens to it
-─────────────────────────────────────────────────
-─────────────────────────────────────────────────────────── encrypted, or kept by the provider (in
-its turn)   it goes back, to the provider and model that made it made by another provider or model
-it leaves the transcript neither encrypted nor kept                         the same, and later
-requests ask for the encrypted content
+docs/spec/responses.md section 4.
 
-Where reasoning leaves, what it led to loses its ``id``: by that the API knows that something is
-missing.
+    reasoning of a hidden round          what happens to it
+    ───────────────────────────────────  ─────────────────────────────────────────────────────────
+    encrypted, or (in its turn) kept by  it is sent back to the provider and model that made it
+      the provider
+    made by another provider or model    it leaves the transcript
+    neither encrypted nor kept           it leaves the transcript, and later requests ask for
+                                           encrypted reasoning
+
+If reasoning leaves, the items that it led to lose their ``id``: by the ids, the API would notice
+that something is missing.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -43,12 +45,12 @@ class _MadeBy(msgspec.Struct):
 
 
 def is_replayable(items: Iterable[Item]) -> bool:
-    """Return whether the provider knows its own reasoning again, without having kept it."""
+    """Return True if the provider can read its reasoning again without having kept it."""
     return all(item.encrypted_content for item in items if item.kind == REASONING)
 
 
 def without_reasoning(items: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield items without reasoning, and without the ids by which the API would miss it."""
+    """Yield items without reasoning, and without the ids by which the API would notice that."""
     for item in items:
         view = read_item(item)
         if view.kind != REASONING:
@@ -56,22 +58,29 @@ def without_reasoning(items: Sequence[bytes]) -> Iterator[bytes]:
 
 
 def sign(items: Iterable[bytes], maker: str) -> Iterator[bytes]:
-    """Yield items for the store, in which reasoning names who made it."""
+    """Yield items to be stored, in which reasoning names its maker."""
     for item in items:
-        signed = maker and read_item(item).kind == REASONING
-        yield json_splice.edit(item, {_MAKER: encode(maker)}) if signed else item
+        if maker and read_item(item).kind == REASONING:
+            yield json_splice.edit(item, {_MAKER: encode(maker)})
+        else:
+            yield item
 
 
 class ReasoningRules(ReplayRules):
     """The rules above, as the core asks for them."""
 
     def adapt(self, messages: bytes, maker: str) -> bytes:
+        """Return stored hidden items without the reasoning of other makers (``ReplayRules``)."""
+        # Most have no reasoning.
         if maker and _MAKER.encode() not in messages:
             return messages
+
         items = split_items(b"[%b]" % messages)
         makers = [_read_maker(item) for item in items if read_item(item).kind == REASONING]
-        if any(not maker or made_by not in {"", maker} for made_by in makers):
+        is_refused = any(not maker or made_by not in {"", maker} for made_by in makers)
+        if is_refused:
             return b",".join(without_reasoning(items))
+
         if not any(makers):
             return messages
         return b",".join(
@@ -79,43 +88,48 @@ class ReasoningRules(ReplayRules):
         )
 
     def find_losses(self, rounds: Sequence[Round], *, replayed: bool) -> tuple[str, ...]:
-        views = [
-            (past.response, [read_item(item) for item in split_items(past.response.message)])
-            for past in rounds
-        ]
-        if replayed:
-            return (
-                ("hidden_output_dropped",)
-                if any(view.kind == IMAGE for _, items in views for view in items)
-                else ()
-            )
-        return (
-            ()
-            if all(response.is_kept or is_replayable(items) for response, items in views)
-            else ("reasoning_not_replayable",)
-        )
+        """Return the interventions for images or reasoning that are left out (``ReplayRules``)."""
+        for past in rounds:
+            items = [read_item(item) for item in split_items(past.response.message)]
+            if replayed:
+                if any(item.kind == IMAGE for item in items):
+                    return ("hidden_output_dropped",)
+            elif not past.response.is_kept and not is_replayable(items):
+                return ("reasoning_not_replayable",)
+
+        return ()
 
     def ask_for_replayable(self, body: bytes) -> bytes:
+        """Return a request that asks for encrypted reasoning, unless the provider keeps it."""
         parsed = json_splice.Object(body)
-        named = parsed.value("include") or b"null"
         try:
-            own = msgspec.json.decode(named, type=list[str] | None) or []
+            include = msgspec.json.decode(parsed.value("include") or b"null", type=list[str] | None)
         except msgspec.DecodeError:
             return body
-        if parsed.value("store") != b"false" or _ENCRYPTED in own:
+
+        names = include or []
+        if parsed.value("store") != b"false" or _ENCRYPTED in names:
             return body
-        return parsed.edit({"include": encode([*own, _ENCRYPTED])})
+
+        return parsed.edit({"include": encode([*names, _ENCRYPTED])})
 
     def refuses_replayable(self, error: bytes) -> bool:
+        """Return True if an error says that reasoning can't be encrypted."""
         try:
-            told = msgspec.json.decode(error, type=_ErrorBody).error
+            details = msgspec.json.decode(error, type=_ErrorBody).error
         except (msgspec.DecodeError, RecursionError):
             return False
-        if told.code == "invalid_encrypted_content":  # of an item, and not of what was asked for
+
+        # This is about an item that was sent, and not about what was asked for.
+        if details.code == "invalid_encrypted_content":
             return False
-        return "include" in str(told.param) or "encrypted content" in str(told.message).lower()
+
+        return (
+            "include" in str(details.param) or "encrypted content" in str(details.message).lower()
+        )
 
 
 def _read_maker(item: bytes) -> str:
+    """Return the maker that ``sign`` wrote into an item; "" if there is none."""
     maker = msgspec.json.decode(item, type=_MadeBy).claw_maker
     return maker if isinstance(maker, str) else ""

@@ -1,8 +1,9 @@
-"""OpenAI Responses, the runner's request: its view, and the edited body for the provider
-(docs/spec/responses.md section 3).
+"""OpenAI Responses, the runner's request: its view, and the edited body for the provider.
+
+docs/spec/responses.md section 3.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache, partial
 from itertools import takewhile
 from typing import Annotated, Any
@@ -34,12 +35,21 @@ from claw_mediate.dialects.bodies import (
     insert_messages,
     request_variants,
 )
+from claw_mediate.dialects.kept import KeptReferences
 from claw_mediate.dialects.openai.wire_types import SYSTEM, visible_text
+from claw_mediate.dialects.responses import kept
 from claw_mediate.dialects.responses.anchors import read_evidence
-from claw_mediate.dialects.responses.items import Item, item_decoder, join_items, split_items
+from claw_mediate.dialects.responses.items import (
+    REFERENCE,
+    Item,
+    item_decoder,
+    join_items,
+    split_items,
+)
 from claw_mediate.dialects.responses.resent import find_resent_items
 
-_COMPACTION_TURN = "x-codex-turn-metadata"
+_CODEX_TURN = "x-codex-turn-metadata"
+"""The member of ``client_metadata`` in which Codex describes its turn, as JSON."""
 
 
 class _Tool(msgspec.Struct):
@@ -76,7 +86,7 @@ class _Request(msgspec.Struct):
 
     @property
     def messages(self) -> list[Item]:
-        """Return the items; a text is one message of the user's."""
+        """The items of ``input``. A text is one message of the user's."""
         if isinstance(self.input, str):
             return [Item(role="user", content=msgspec.Raw(encode(self.input)))]
         return self.input or []
@@ -85,34 +95,45 @@ class _Request(msgspec.Struct):
 _read_request = msgspec.json.Decoder(_Request)
 _id_decoder: msgspec.json.Decoder[str] = msgspec.json.Decoder(_Id)
 _READ = frozenset(_Request.__struct_fields__)
-"""Members that are read: one that stands twice could mean another thing to the provider."""
+"""Members that are read.
+
+If one stood twice, the provider could read another of the two than we.
+"""
 _NAMING = ("previous_response_id", "conversation")
 _KEPT_ELSEWHERE = (b'"file_id"', b'"vector_store_ids"')
 """Members whose ids only one provider knows, anywhere in the body.
 
-No text holds them, for its quotes are escaped.
+They are never found in a text, whose quotes are escaped.
 """
 
 
 def read_request(body: bytes) -> RunnerRequest:
+    """Return the view of a runner's request. Raises ``UnreadableRequestError``."""
     view = decode_request(_read_request, body, "Responses request")
     outline = outline_request(body).text
     _check_named_once(outline)
+
     items = view.messages
-    previous, conversation = (
-        view.previous_response_id or "",
-        _conversation_id(bytes(view.conversation)),
+    previous = view.previous_response_id or ""
+    conversation = _conversation_id(bytes(view.conversation))
+
+    # What the provider keeps may bring tools with it, and no other provider has it.
+    needs_kept = bool(previous or conversation) or view.prompt is not None
+    loads_tools = any(
+        tool.type == "tool_search" or tool.defer_loading is True for tool in view.tools or ()
     )
-    leans = bool(previous or conversation) or view.prompt is not None
+    is_bound = (
+        needs_kept
+        or any(item.kind == REFERENCE for item in items)
+        or any(contains(outline, name) for name in _KEPT_ELSEWHERE)
+    )
+
     return RunnerRequest(
         body=body,
         model=view.model,
         stream=view.stream is True,
         declared_tools=tuple(_declared_names(view)),
-        declares_elsewhere=leans
-        or any(
-            tool.type == "tool_search" or tool.defer_loading is True for tool in view.tools or ()
-        ),
+        declares_elsewhere=needs_kept or loads_tools,
         bypass=_find_bypass(view),
         tool_choice=view.tool_choice,
         load_evidence=cache(partial(read_evidence, items)),
@@ -124,32 +145,37 @@ def read_request(body: bytes) -> RunnerRequest:
         system="\n".join(_system_texts(view)),
         max_tokens=view.max_output_tokens if type(view.max_output_tokens) is int else None,
         side_request=_find_side_request(view),
-        is_kept=view.store is not False,
-        instructions_length=len(view.instructions) if isinstance(view.instructions, str) else 0,
-        previous_response=previous,
-        conversation=conversation,
-        is_bound=leans
-        or _refers(items)
-        or any(contains(outline, name) for name in _KEPT_ELSEWHERE),
-        go_on_from=partial(_go_on_from, body),
+        kept=KeptReferences(
+            form=kept,
+            go_on_from=partial(_go_on_from, body),
+            previous_response=previous,
+            conversation=conversation,
+            keeps_response=view.store is not False,
+            instructions_length=len(view.instructions) if isinstance(view.instructions, str) else 0,
+            is_bound=is_bound,
+        ),
     )
 
 
 def _check_named_once(body: bytes) -> None:
-    """Raise ``RepeatedMemberError`` where what the provider keeps is named twice:
-    it could go on from the other one.
+    """Raise ``RepeatedMemberError`` if a request names twice what the provider keeps.
+
+    The provider could go on from the other one.
     """
-    # A name is spelled with escapes, or not; most bodies have neither escapes nor the name twice.
-    if b"\\u" in body or any(body.count(b'"%b"' % name.encode()) > 1 for name in _NAMING):
+    # Quick, and enough for most bodies: they have no escapes, and a name at most once.
+    has_escapes = b"\\u" in body
+    if has_escapes or any(body.count(b'"%b"' % name.encode()) > 1 for name in _NAMING):
         json_splice.find_members(body, _NAMING)
 
 
 def _conversation_id(named: bytes) -> str:
-    """Return the id of a conversation, which is a text, or an object with an
-    ``id``; "" for null.
+    """Return the id of a conversation, given as a text or as an object with ``id``; "" for null.
+
+    Raises ``UnreadableRequestError``, ``RepeatedMemberError``.
     """
     if named == b"null":
         return ""
+
     try:
         if named[:1] != b"{":
             return _id_decoder.decode(named)
@@ -161,84 +187,94 @@ def _conversation_id(named: bytes) -> str:
         ) from error
 
 
-def _refers(items: Sequence[Item]) -> bool:
-    """Return whether an item is one that the provider keeps, and the runner names
-    by its id only.
-    """
-    return any(item.kind == "item_reference" for item in items)
-
-
-def _go_on_from(body: bytes, previous: str, owed: bytes) -> bytes:
+def _go_on_from(body: bytes, previous: str, first_items: bytes) -> bytes:
+    """Return the body with these members (``KeptReferences.go_on_from``)."""
     parsed = json_splice.Object(body)
-    changes: Changes = {"previous_response_id": encode(previous)} if previous else {}
-    if owed:
-        changes["input"] = join_items([owed, *split_items(_input_items(parsed.value("input")))])
+    changes: Changes = {}
+    if previous:
+        changes["previous_response_id"] = encode(previous)
+    if first_items:
+        own_items = split_items(_input_items(parsed.value("input")))
+        changes["input"] = join_items([first_items, *own_items])
     return parsed.edit(changes)
 
 
 def _input_items(raw: bytes | None) -> bytes:
-    """Return the items of an ``input``: none where there is none, and a text as one
-    message of the user's.
-    """
+    """Return the items of an ``input``, as an array. A text is one message of the user's."""
     if raw is None or raw == b"null":
         return b"[]"
-    return join_pieces([b'[{"role":"user","content":', raw, b"}]"]) if raw[:1] == b'"' else raw
+    if raw[:1] == b'"':
+        return join_pieces([b'[{"role":"user","content":', raw, b"}]"])
+    return raw
 
 
 def _find_bypass(view: _Request) -> str | None:
-    """Return why a request gets no tools (docs/spec/responses.md section 1)."""
-    rules = {
-        "background_not_mediated": view.background is True,
-        "tool_choice_none": view.tool_choice == "none",
-        "no_generation": view.generate is False,
-        "no_input": view.input is None
-        and not (view.previous_response_id or bytes(view.conversation) != b"null"),
-        "prompt_template": view.prompt is not None and view.tools is None,
-    }
-    return next((name for name, holds in rules.items() if holds), None)
+    """Return the reason why a request gets no tools, or None (docs/spec/responses.md section 1)."""
+    if view.background is True:
+        return "background_not_mediated"
+
+    if view.tool_choice == "none":
+        return "tool_choice_none"
+
+    if view.generate is False:
+        return "no_generation"
+
+    goes_on = bool(view.previous_response_id) or bytes(view.conversation) != b"null"
+    if view.input is None and not goes_on:
+        return "no_input"
+
+    # The template may have tools of its own, and ``tools`` would replace them.
+    if view.prompt is not None and view.tools is None:
+        return "prompt_template"
+
+    return None
 
 
 def _find_side_request(view: _Request) -> str | None:
-    """Return the rule of a request that a runner's program marks as its own
-    housekeeping (section 9).
-    """
+    """Return the rule of a request that the runner's program marks as its own (section 9)."""
     if view.messages and view.messages[-1].kind == "compaction_trigger":
         return "compaction-trigger"
-    told = (
-        view.client_metadata.get(_COMPACTION_TURN)
-        if isinstance(view.client_metadata, dict)
-        else None
-    )
+
+    if not isinstance(view.client_metadata, dict):
+        return None
+    text = view.client_metadata.get(_CODEX_TURN)
+    if not isinstance(text, str):
+        return None
+
     try:
-        turn = msgspec.json.decode(told, type=dict[str, Any]) if isinstance(told, str) else {}
+        turn = msgspec.json.decode(text, type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-        turn = {}
+        return None
     return "codex-compaction" if turn.get("request_kind") == "compaction" else None
 
 
 def _system_texts(view: _Request) -> Iterator[str]:
     if isinstance(view.instructions, str) and view.instructions:
         yield view.instructions
-    yield from map(visible_text, takewhile(lambda item: item.speaker in SYSTEM, view.messages))
+    for item in takewhile(lambda item: item.speaker in SYSTEM, view.messages):
+        yield visible_text(item)
 
 
 def _declared_names(view: _Request) -> Iterator[str]:
-    """Yield the names of the runner's tools: those of the request, of its
-    namespaces, and those that items brought.
-    """
+    """Yield the names of the runner's tools, of the request itself and of its items."""
     yield from _names(view.tools or ())
+
     for item in view.messages:
-        if item.kind in {"tool_search_output", "additional_tools"} and isinstance(item.tools, list):
-            yield from _names(
-                msgspec.convert(each, _Tool) for each in item.tools if isinstance(each, dict)
-            )
+        has_tools = item.kind in {"tool_search_output", "additional_tools"}
+        if has_tools and isinstance(item.tools, list):
+            tools = [tool for tool in item.tools if isinstance(tool, dict)]
+            yield from _names(msgspec.convert(tool, _Tool) for tool in tools)
 
 
-def _names(tools: Any) -> Iterator[str]:
+def _names(tools: Iterable[_Tool]) -> Iterator[str]:
+    """Yield the names of tools and namespaces, and of the tools in them."""
     for tool in tools:
         if isinstance(tool.name, str) and tool.name:
             yield tool.name
-        for inner in tool.tools if isinstance(tool.tools, list) else ():
+
+        if not isinstance(tool.tools, list):
+            continue
+        for inner in tool.tools:
             name = inner.get("name") if isinstance(inner, dict) else None
             if isinstance(name, str) and name:
                 yield name
@@ -247,46 +283,54 @@ def _names(tools: Any) -> Iterator[str]:
 def build_request(
     request: RunnerRequest, catalog: ToolCatalog, additions: Additions
 ) -> RequestVariants:
-    """Return the body for the provider without the rounds of this turn.
+    """Return the body for the provider, with the managed tools after the runner's own.
 
-    Managed tools stand behind the runner's own.
+    It has none of this turn's rounds yet. Raises ``JsonSpliceError``, also if a member of ``_READ``
+    is repeated.
     """
     body = json_splice.Object(request.body, unique=_READ)
-    own = array_member(body, "tools")
-    is_programmatic = any(_type(tool) == "programmatic_tool_calling" for tool in split_items(own))
+
+    own_tools = array_member(body, "tools")
+    is_programmatic = any(
+        _type(tool) == "programmatic_tool_calling" for tool in split_items(own_tools)
+    )
+    managed = [_wire_tool(tool, is_programmatic) for tool in catalog.offered]
     changes: Changes = {
-        "tools": json_splice.append(
-            own, [_wire_tool(tool, is_programmatic) for tool in catalog.offered]
-        ),
+        "tools": json_splice.append(own_tools, managed),
         "stream_options": None,
     }
     if body.value("stream") is not None:
         changes["stream"] = b"false"
-    raw = body.value("input")
-    if raw is None:
+
+    raw_input = body.value("input")
+    if raw_input is None:
         body = json_splice.Object(body.edit({"input": b"[]"}))
-    own_items = _input_items(raw)
+    own_items = _input_items(raw_input)
     items = insert_messages(own_items, additions.insertions)
-    # What stands in the input of a conversation stays in it for good; instructions hold for one
-    # request.
-    changes |= {
-        "input": items,
-        **_add_context(body, b"[]" if request.keeps_rounds else items, additions.context),
-    }
+    changes["input"] = items
+
+    # The input of a conversation stays in it for good, but instructions hold for one request. So
+    # there the context never goes into a message.
+    system_items = b"[]" if request.keeps_rounds else items
+    changes |= _add_context(body, system_items, additions.context)
+
     choices: dict[ToolUse, Changes] = {
         ToolUse.AS_REQUESTED: _choice_as_requested(request.tool_choice, catalog),
         ToolUse.RELEASED: _released_choice(request.tool_choice, catalog),
         ToolUse.FORBIDDEN: {"tool_choice": b'"none"'},
     }
-    # A text stays a text, and what is absent absent, as long as nothing is put behind it.
-    stays = own_items is not raw and changes["input"] is own_items
-    # A conversation has the runner's input from the first call on; behind it only what is new is
-    # sent.
+
+    # After its first call, a conversation has the runner's input. Then only what is new is sent.
     extended = {**changes, "input": b"[]"} if request.keeps_rounds else changes
     variants = request_variants(body, extended, choices.__getitem__, "input")
-    if not stays and not request.keeps_rounds:
+
+    # A text stays a text, and an absent input absent, as long as nothing is added to it.
+    is_array = own_items is raw_input
+    is_unchanged = not is_array and changes["input"] is own_items
+    if not is_unchanged and not request.keeps_rounds:
         return variants
-    first = {**changes, "input": raw} if stays else changes
+
+    first = {**changes, "input": raw_input} if is_unchanged else changes
 
     def build(use: ToolUse) -> ProviderRequest:
         return replace(variants(use), unextended=body.edit(first | choices[use]))
@@ -295,35 +339,45 @@ def build_request(
 
 
 def add_context(request: RunnerRequest, context: str) -> bytes:
+    """Return the body with text at the end of its system prompt. Raises ``JsonSpliceError``."""
     body = json_splice.Object(request.body)
-    raw = body.value("input") or b"[]"
-    return body.edit(
-        _add_context(body, raw if raw[:1] == b"[" and not request.keeps_rounds else b"[]", context)
-    )
+
+    items = body.value("input") or b"[]"
+    if items[:1] != b"[" or request.keeps_rounds:
+        items = b"[]"
+    return body.edit(_add_context(body, items, context))
 
 
 def _add_context(body: json_splice.Object, items: bytes, context: str) -> Changes:
-    """Return the changes that put text at the end of the instructions, or of the
-    last leading system message.
+    """Return the changes that add text to the system prompt.
+
+    It goes to the end of the instructions, or, if there are none, of the last of the system
+    messages with which ``items`` begin.
     """
     if not context:
         return {}
+
     instructions = body.value("instructions")
     if instructions not in (None, b"null", b'""') and instructions[:1] == b'"':
         return {"instructions": append_text(instructions, context)}
+
     raw = split_items(items)
-    leading = list(
-        takewhile(lambda item: decode_request_outline(item_decoder, item).speaker in SYSTEM, raw)
-    )
+    leading = list(takewhile(_is_system, raw))
     if not leading:
         return {"instructions": encode(context)}
+
     message = json_splice.Object(leading[-1])
     content = message.value("content") or b'""'
     longer = message.edit({"content": _append_text(content, context)})
     return {"input": join_items([*leading[:-1], longer, *raw[len(leading) :]])}
 
 
+def _is_system(item: bytes) -> bool:
+    return decode_request_outline(item_decoder, item).speaker in SYSTEM
+
+
 def _append_text(content: bytes, text: str) -> bytes:
+    """Append text to a message's content, whose parts have a type of their own in this protocol."""
     if content[:1] == b"[":
         return json_splice.append(content, [encode({"type": "input_text", "text": text})])
     return append_text(content, text)
@@ -331,42 +385,52 @@ def _append_text(content: bytes, text: str) -> bytes:
 
 @lru_cache(maxsize=4096)
 def _wire_tool(offered: OfferedTool, is_programmatic: bool) -> bytes:
-    # Without ``strict`` the API takes it for true, and refuses schemas that are not of its strict
-    # subset.
     tool: JsonObject = {
         "type": "function",
         "name": offered.alias,
         "description": offered.description,
         "parameters": offered.schema,
+        # The default is true, with which the API refuses schemas outside of its strict subset.
         "strict": False,
     }
-    return encode({**tool, "allowed_callers": ["direct"]} if is_programmatic else tool)
+    if is_programmatic:
+        # A program of the provider's must not call a managed tool.
+        tool["allowed_callers"] = ["direct"]
+    return encode(tool)
 
 
 def _choice_as_requested(choice: JsonObject | str | None, catalog: ToolCatalog) -> Changes:
-    """Return the change of a choice that names managed tools canonically, to their
-    aliases; else the runner's bytes stay.
+    """Return the change of a choice that names managed tools by their canonical names.
+
+    The provider knows their aliases only. Any other choice stays in the runner's bytes.
     """
-    if isinstance(choice, dict) and (named := _choice_by_alias(choice, catalog)) != choice:
-        return {"tool_choice": encode(named)}
-    return {}
+    if not isinstance(choice, dict):
+        return {}
+
+    by_alias = _choice_by_alias(choice, catalog)
+    return {} if by_alias == choice else {"tool_choice": encode(by_alias)}
 
 
 def _released_choice(choice: JsonObject | str | None, catalog: ToolCatalog) -> Changes:
-    """Return the change that releases a forced choice; tools that it left out stay left out.
+    """Return the change that releases a forced choice; {} for any other.
 
-    Empty for other choices.
+    If it allowed some tools only, the others stay forbidden.
     """
     if not isinstance(choice, dict):
         return {"tool_choice": b'"auto"'} if choice == "required" else {}
+
     if choice.get("type") != "allowed_tools":
         return {"tool_choice": b'"auto"'}
-    return {"tool_choice": encode(_choice_by_alias({**choice, "mode": "auto"}, catalog))}
+
+    released = _choice_by_alias({**choice, "mode": "auto"}, catalog)
+    return {"tool_choice": encode(released)}
 
 
 def _choice_by_alias(choice: JsonObject, catalog: ToolCatalog) -> JsonObject:
+    """Return the choice with aliases in place of canonical names."""
     if choice.get("type") != "allowed_tools" or not isinstance(choice.get("tools"), list):
         return _tool_by_alias(choice, catalog)
+
     tools = [
         _tool_by_alias(tool, catalog) if isinstance(tool, dict) else tool
         for tool in choice["tools"]
@@ -375,7 +439,10 @@ def _choice_by_alias(choice: JsonObject, catalog: ToolCatalog) -> JsonObject:
 
 
 def _tool_by_alias(named: JsonObject, catalog: ToolCatalog) -> JsonObject:
-    name = named.get("name") if named.get("type") == "function" else None
+    if named.get("type") != "function":
+        return named
+
+    name = named.get("name")
     alias = catalog.find_alias(name) if isinstance(name, str) else None
     return named if alias is None else {**named, "name": alias}
 

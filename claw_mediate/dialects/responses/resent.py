@@ -1,7 +1,7 @@
-"""Items of an answer that was cut off on its way, at the end of a request
-(docs/spec/responses.md section 11).
+"""Items at the end of a request that are from an answer that was cut off on its way.
 
-Codex asks again with its last request and, behind its items, those of the answer that it got whole.
+docs/spec/responses.md section 11. Codex repeats its last request, and adds those items of the
+answer that it received whole.
 """
 
 from collections.abc import Sequence
@@ -15,34 +15,36 @@ from claw_mediate.core.json_pieces import copy_span
 from claw_mediate.dialects.base import ResentItems
 from claw_mediate.dialects.responses.items import Item, join_items, read_item, split_items
 
-_MAX_ITEMS: Final = 16  # A request is looked for once for each
+_MAX_ITEMS: Final = 16  # For each, the journal is searched once
 
 
 def find_resent_items(body: bytes, items: Sequence[Item]) -> list[ResentItems]:
-    """Return each number of the model's items at the end of a request, all of which have an id."""
+    """Return what may be the beginning of an answer: the last item, the last two, and so on.
+
+    All are items of the model's with an id.
+    """
     ids: list[str] = []
     for item in reversed(items[1:][-_MAX_ITEMS:]):
-        if item.speaker not in {"assistant", None} or not isinstance(item.id, str) or not item.id:
+        is_models = item.speaker in {"assistant", None}
+        if not is_models or not isinstance(item.id, str) or not item.id:
             break
         ids.insert(0, item.id)
     if not ids:
         return []
-    place = json_splice.find_members(body, ["input"])["input"]
-    ends = [
-        place.start + end
-        for _, end in json_splice.element_spans(copy_span(body, place.start, place.end))
-    ]
-    return [
-        ResentItems(
-            json_splice.splice(body, [(ends[-count - 1], ends[-1], b"")]),
-            partial(_leave_out, tuple(ids[-count:])),
-        )
-        for count in range(1, len(ids) + 1)
-    ]
+
+    found = json_splice.find_members(body, ["input"])["input"]
+    spans = json_splice.element_spans(copy_span(body, found.start, found.end))
+    ends = [found.start + end for _, end in spans]
+
+    resent: list[ResentItems] = []
+    for count in range(1, len(ids) + 1):
+        without = json_splice.splice(body, [(ends[-count - 1], ends[-1], b"")])
+        resent.append(ResentItems(without, partial(_leave_out, tuple(ids[-count:]))))
+    return resent
 
 
 def _leave_out(ids: tuple[str, ...], answer: bytes) -> bytes | None:
-    """Return an answer without its first items, if they have these ids."""
+    """Return an answer without its first items; None unless they have these ids."""
     try:
         parsed = json_splice.Object(answer)
         items = split_items(parsed.value("output") or b"[]")

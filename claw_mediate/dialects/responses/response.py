@@ -1,15 +1,15 @@
-"""OpenAI Responses: ``POST …/responses``.
+"""The dialect of OpenAI Responses, ``POST …/responses`` (docs/spec/responses.md).
 
-The dialect; ``request`` reads the runner's side (docs/spec/responses.md).
+Here are the provider's responses; ``request`` has the runner's requests, ``stream`` the streams.
 
-A response's ``message`` is its array ``output``. Its items stay as the provider wrote them: changed
-are only ids that are missing, and names and arguments that providers do not take back; items that
-must leave the transcript are left out.
+A response's ``message`` is its array ``output``. Its items stay as the provider wrote them. Only
+missing ids are added, and names and arguments changed that providers do not accept in a request;
+items that must leave the transcript are left out.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -40,6 +40,7 @@ from claw_mediate.dialects.responses.items import (
     CUSTOM,
     FUNCTION,
     IMAGE,
+    MESSAGE,
     REASONING,
     TOLD,
     Item,
@@ -78,11 +79,12 @@ stream_error = responses_stream.stream_error
 error_body = chat.error_body
 
 _FREE_TEXT = "free text"
-_CUT = "max_output_tokens"
+_OUT_OF_TOKENS = "max_output_tokens"
 _FAILED_STATUS = {"rate_limit_exceeded": 429, "insufficient_quota": 402, "server_error": 502}
-_OF_THE_REQUEST = ("invalid", "context", "image", "policy")
-"""Words of the API's other error codes, which the request is to blame for."""
+_REQUEST_ERRORS = ("invalid", "context", "image", "policy")
+"""Words of those other error codes that are the request's fault."""
 _ECHOED = ("tools", "tool_choice", "instructions", "input", "previous_response_id", *TOLD)
+"""Members in which a response repeats its request."""
 
 
 class _Reason(msgspec.Struct):
@@ -113,11 +115,12 @@ class _EchoedMembers(msgspec.Struct):
 
 
 _echoed_decoder = msgspec.json.Decoder(_EchoedMembers)
-_NOT_ASKED = _EchoedMembers()
+_DEFAULTS = _EchoedMembers()
 _response_decoder = msgspec.json.Decoder(_Response)
 
 
 def write_request(request: ProviderRequest, hidden: Sequence[bytes]) -> bytes:
+    """Return the body for the provider, with this turn's hidden items after its own."""
     return request.with_messages(hidden) if hidden else request.body
 
 
@@ -130,40 +133,59 @@ def read_response(body: bytes, catalog: ToolCatalog) -> ModelResponse:
         json_splice.check_utf8(body)
         view = _response_decoder.decode(body)
         parsed = json_splice.Object(body, unique=_READ)
-        raw = items = split_items(parsed.value("output") or b"[]")
-        if len(raw) > MAX_PARTS:
+        sent_items = split_items(parsed.value("output") or b"[]")
+        if len(sent_items) > MAX_PARTS:
             raise UnreadableResponseError(
                 f"the provider's response holds more than {MAX_PARTS} items"
             )
-        for each in view.output:
-            check_parts(each)
-        for item in items:
-            if not json_splice.stand_once(_ITEM_MARKS, item):
-                json_splice.find_members(item, _ITEM_MEMBERS)
+        _check_items(sent_items, view.output)
+
         reason = _check_status(view)
-        raw, calls = _read_calls(raw, view.output, catalog, body, is_cut=reason == _CUT)
-        owed: tuple[bytes, ...] = ()
-        if reason not in {"", _CUT}:  # Its calls may be half of what the model meant
-            owed = _answer_filtered(view.output, calls)
-            raw, calls = _without_managed_calls(raw, view.output, calls), ()
+        is_cut = reason == _OUT_OF_TOKENS
+        items, calls = _read_calls(sent_items, view.output, catalog, body, is_cut=is_cut)
+
+        pending_results: tuple[bytes, ...] = ()
+        is_filtered = reason not in {"", _OUT_OF_TOKENS}
+        if is_filtered:
+            # Its calls may be half of what the model meant.
+            pending_results = _answer_filtered(view.output, calls)
+            items = _without_managed_calls(items, view.output, calls)
+            calls = ()
     except json_splice.JsonSpliceError as error:
         raise UnreadableResponseError(f"the provider's response is ambiguous: {error}") from error
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise UnreadableResponseError(
             "the provider's response is not one of the Responses API"
         ) from error
-    message = join_items(raw)
-    found: json_splice.Object | None = parsed
-    if raw != items:
-        body, found = parsed.edit({"output": message}), None
-    response_id = view.id if isinstance(view.id, str) else ""
+    message = join_items(items)
+    is_as_sent = items == sent_items
     return ModelResponse(
-        body, message, calls, view.usage or {}, response_id, view.store is True, owed, parsed=found
+        body if is_as_sent else parsed.edit({"output": message}),
+        message,
+        calls,
+        view.usage or {},
+        id=view.id if isinstance(view.id, str) else "",
+        is_kept=view.store is True,
+        pending_results=pending_results,
+        parsed=parsed if is_as_sent else None,
     )
 
 
+def _check_items(items: Sequence[bytes], views: Sequence[Item]) -> None:
+    """Raise ``DecodeError`` or ``RepeatedMemberError`` for an item that can't be used."""
+    for view in views:
+        check_parts(view)
+
+    for item in items:
+        if not json_splice.stand_once(_ITEM_MARKS, item):
+            json_splice.find_members(item, _ITEM_MEMBERS)
+
+
 def _check_status(view: _Response) -> str:
-    """Return why a response is incomplete; "" for a complete one (section 5)."""
+    """Return the reason why a response is incomplete; "" for a complete one (section 5).
+
+    Raise ``FailedResponseError``, or ``UnreadableResponseError`` for a status that we do not know.
+    """
     match view.status:
         case None | "completed":
             return ""
@@ -179,13 +201,19 @@ def _check_status(view: _Response) -> str:
 
 
 def _failure(error: Any) -> FailedResponseError:
+    """Return the error of a response that failed, with a status by its code."""
     details = error if isinstance(error, dict) else {}
-    code, message = (
-        str(details.get("code") or "server_error"),
-        str(details.get("message") or "the provider failed"),
-    )
+    code = str(details.get("code") or "server_error")
+    message = str(details.get("message") or "the provider failed")
+
+    if code in _FAILED_STATUS:
+        status = _FAILED_STATUS[code]
+    elif any(word in code for word in _REQUEST_ERRORS):
+        status = 400
+    else:
+        status = 502
+
     shown = {"message": message, "type": "api_error", "param": None, "code": code}
-    status = _FAILED_STATUS.get(code, 400 if any(word in code for word in _OF_THE_REQUEST) else 502)
     return FailedResponseError(status, encode({"error": shown}))
 
 
@@ -193,31 +221,38 @@ def _read_calls(
     raw: Sequence[bytes], views: Sequence[Item], catalog: ToolCatalog, body: bytes, *, is_cut: bool
 ) -> tuple[list[bytes], tuple[ToolCall, ...]]:
     """Return the items, each call with an id of its own, and the calls."""
+    items = list(raw)
     places = [index for index, view in enumerate(views) if view.is_call]
     if not places:
-        return [*raw], ()
+        return items, ()
+
     ids = unique_ids((views[index].own_call_id for index in places), f"call{_seed(body)}")
-    named, calls = list(raw), []
+    calls: list[ToolCall] = []
     for index, call_id in zip(places, ids, strict=True):
         view = views[index]
         cut = view.status == "incomplete" or (is_cut and index == places[-1])
         calls.append(_make_call(view, call_id, catalog, cut=cut))
+
         if view.own_call_id != call_id:
             name = "id" if view.kind == "mcp_approval_request" else "call_id"
-            named[index] = json_splice.edit(raw[index], {name: encode(call_id)})
-    return named, tuple(calls)
+            items[index] = json_splice.edit(raw[index], {name: encode(call_id)})
+
+    return items, tuple(calls)
 
 
 def _make_call(view: Item, call_id: str, catalog: ToolCatalog, *, cut: bool) -> ToolCall:
     name = item_name(view)
     if view.kind == FUNCTION and isinstance(view.namespace, str) and view.namespace:
         return catalog.make_namespaced_call(call_id, view.namespace, name, _arguments(view))
+
     if view.kind == FUNCTION:
         return catalog.make_call(call_id, name, _arguments(view), cut=cut)
+
     if view.kind == CUSTOM:
-        # Its input is free text: the runner's to read. No managed tool takes it, least of all for
-        # ``{}``.
+        # Its input is free text, which only the runner can read. It must not be taken for the
+        # arguments of a managed tool, and least of all for none.
         return catalog.make_call(call_id, name, _FREE_TEXT)
+
     return replace(catalog.make_native_call(call_id, view.kind), is_answerable=has_answer(view))
 
 
@@ -227,11 +262,11 @@ def _arguments(view: Item) -> str:
 
 def _answer_filtered(views: Sequence[Item], calls: Sequence[ToolCall]) -> tuple[bytes, ...]:
     """Return the answers to the managed calls of a response that a filter ended."""
-    made = zip((view for view in views if view.is_call), calls, strict=True)
     reason = "the answer was filtered before it was complete."
+    call_views = [view for view in views if view.is_call]
     return tuple(
         write_answer(view, tool_result.invalid_arguments(call, reason))
-        for view, call in made
+        for view, call in zip(call_views, calls, strict=True)
         if call.owner != "native"
     )
 
@@ -239,28 +274,29 @@ def _answer_filtered(views: Sequence[Item], calls: Sequence[ToolCall]) -> tuple[
 def _without_managed_calls(
     raw: Sequence[bytes], views: Sequence[Item], calls: Sequence[ToolCall]
 ) -> list[bytes]:
-    owners = iter(calls)
-    native = {
-        index for index, view in enumerate(views) if view.is_call and next(owners).owner == "native"
-    }
+    places = [index for index, view in enumerate(views) if view.is_call]
+    native = {index for index, call in zip(places, calls, strict=True) if call.owner == "native"}
     return keep_items(raw, views, native.__contains__)
 
 
 def write_response(
     response: ModelResponse, request: RunnerRequest, usage: JsonObject, *, terminal: bool
 ) -> bytes:
-    """Return the provider's bytes as the runner may see them (section 6): its own
-    tools and choices, and ``usage``.
+    """Return the provider's bytes as the runner may see them (section 6).
+
+    They repeat its own tools and choices, and have ``usage``.
     """
     body = response.parsed or json_splice.Object(response.body)
+
     changes: Changes = _echo(body, request)
-    named = _delivered_items(response, terminal=terminal)
     if terminal:
         changes |= {"status": b'"completed"', "incomplete_details": b"null"}
-    if named != split_items(response.message):
-        changes["output"] = join_items(named)
+    items = _delivered_items(response, terminal=terminal)
+    if items != split_items(response.message):
+        changes["output"] = join_items(items)
     if usage != response.usage:
         changes["usage"] = encode(usage)
+
     return body.edit(changes) if changes else response.body
 
 
@@ -275,132 +311,167 @@ def _echo(body: json_splice.Object, request: RunnerRequest) -> Changes:
     changes: Changes = {}
     tools = body.value("tools")
     if tools is not None and tools[:1] == b"[":
-        declared = frozenset(("", *request.declared_tools))  # Tools of other types have no name
+        # Tools of other types have no name: "".
+        declared = frozenset(("", *request.declared_tools))
         changes["tools"] = join_items(
             tool for tool in split_items(tools) if tool_name(tool) in declared
         )
-    if echoed := [
-        name for name in _EchoedMembers.__struct_fields__ if body.value(name) is not None
-    ]:
-        changes |= _asked_members(request.body, echoed)
+
+    echoed = [name for name in _EchoedMembers.__struct_fields__ if body.value(name) is not None]
+    if echoed:
+        changes |= _read_members(request.body, echoed)
+
     changes |= {name: b"null" for name in TOLD if body.value(name) is not None}
     if body.value("previous_response_id") is not None:
-        changes["previous_response_id"] = encode(request.previous_response or None)
+        named = request.kept.previous_response if request.kept is not None else ""
+        changes["previous_response_id"] = encode(named or None)
+
     return {name: value for name, value in changes.items() if value != body.value(name)}
 
 
-def _asked_members(body: bytes, names: Sequence[str]) -> dict[str, bytes]:
+def _read_members(body: bytes, names: Sequence[str]) -> dict[str, bytes]:
+    """Return these members of a request, each with the API's default if it is absent."""
     if len(body) <= MAX_WHOLE_BYTES:
-        asked = _echoed_decoder.decode(body)
-        return {name: bytes(getattr(asked, name)) for name in names}
+        members = _echoed_decoder.decode(body)
+        return {name: bytes(getattr(members, name)) for name in names}
+
     parsed = json_splice.Object(body)
-    return {name: parsed.value(name) or bytes(getattr(_NOT_ASKED, name)) for name in names}
+    return {name: parsed.value(name) or bytes(getattr(_DEFAULTS, name)) for name in names}
 
 
 def _terminal_items(raw: Sequence[bytes]) -> list[bytes]:
+    """Return the items without calls, and with a text."""
     views = [read_item(item) for item in raw]
-    words = keep_items(raw, views, lambda _: False)
-    if output_text(map(read_item, words)).strip():
-        return words
+    items = keep_items(raw, views, lambda _: False)
+    if output_text(map(read_item, items)).strip():
+        return items
+
+    others = [item for item in items if not read_item(item).is_message]
     content = [{"type": "output_text", "text": TERMINAL_TEXT, "annotations": []}]
-    done = {"type": "message", "role": "assistant", "status": "completed", "content": content}
-    return [*(item for item in words if not read_item(item).is_message), encode(done)]
+    message = {"type": "message", "role": "assistant", "status": "completed", "content": content}
+    return [*others, encode(message)]
 
 
 def _with_ids(raw: Sequence[bytes], body: bytes) -> list[bytes]:
-    """Return items that have an id each, since strict clients refuse one without."""
-    views = [read_item(item) for item in raw]
-    if all(isinstance(view.id, str) and view.id for view in views):
-        return [*raw]
-    prefix, seed = {FUNCTION: "fc", "message": "msg", REASONING: "rs"}, _seed(body)
-    return [
-        item
-        if isinstance(view.id, str) and view.id
-        else json_splice.edit(item, {"id": encode(f"{prefix.get(view.kind, 'item')}{seed}{index}")})
-        for index, (item, view) in enumerate(zip(raw, views, strict=True))
-    ]
+    """Return items that have an id each, because strict clients refuse one without."""
+    items = list(raw)
+    lacking: list[tuple[int, Item]] = []
+    for index, item in enumerate(raw):
+        view = read_item(item)
+        if not isinstance(view.id, str) or not view.id:
+            lacking.append((index, view))
+    if not lacking:
+        return items
+
+    seed = _seed(body)
+    for index, view in lacking:
+        item_id = f"{_ID_PREFIXES.get(view.kind, 'item')}{seed}{index}"
+        items[index] = json_splice.edit(raw[index], {"id": encode(item_id)})
+    return items
+
+
+_ID_PREFIXES = {FUNCTION: "fc", MESSAGE: "msg", REASONING: "rs"}
 
 
 def _seed(body: bytes) -> str:
-    """Return what the ids that a response lacks are made of."""
+    """Return the text of which the ids are made that a response lacks."""
     return hashlib.sha256(body).hexdigest()[:16]
 
 
 def write_hidden_rounds(rounds: Sequence[Round], *, replayed: bool) -> tuple[bytes, ...]:
-    """Return, for each round, the response's items without those that leave the
-    transcript, and the answers to its calls.
+    """Return the items of rounds.
+
+    Of each round they are the response's items, without those that leave the transcript, and the
+    answers to its calls. A round without results has none.
     """
     items: list[bytes] = []
+
     for past in rounds:
-        kept = {
+        results = {
             result.call.id: result
             for result in past.results
             if not (replayed and result.code in tool_result.NOT_REINJECTED)
         }
-        if kept:
+        if not results:
+            continue
+
+        response = past.response
+        if replayed:
             # An image is large, and the model has seen it: later turns do without.
-            written = _round_items(
-                past.response,
-                kept,
-                IMAGE if replayed else "",
-                is_known=past.response.is_kept and not replayed,
-            )
-            items += sign(written, past.response.maker) if replayed else written
+            written = _round_items(response, results, dropped=IMAGE, is_known=False)
+            items += sign(written, response.maker)
+        else:
+            items += _round_items(response, results, dropped="", is_known=response.is_kept)
+
     return tuple(items)
 
 
 def write_answers(answered: Round) -> tuple[bytes, ...]:
-    given = {result.call.id: result for result in answered.results}
-    views = map(read_item, split_items(answered.response.message))
-    calls = [
-        view for view in views if view.is_call and view.own_call_id in given and has_answer(view)
-    ]
-    return tuple(write_answer(view, given[view.own_call_id]) for view in calls)
+    """Return the items that answer the calls of a round."""
+    results = {result.call.id: result for result in answered.results}
+    views = [read_item(item) for item in split_items(answered.response.message)]
+    calls = [view for view in views if _is_answered(view, results)]
+    return tuple(write_answer(view, results[view.own_call_id]) for view in calls)
+
+
+def _is_answered(view: Item, results: Mapping[str, ToolResult]) -> bool:
+    return view.is_call and view.own_call_id in results and has_answer(view)
 
 
 def _round_items(
-    response: ModelResponse, kept: dict[str, ToolResult], dropped: str, *, is_known: bool
+    response: ModelResponse, results: Mapping[str, ToolResult], *, dropped: str, is_known: bool
 ) -> Iterator[bytes]:
+    """Yield the items of a round: those of its response, then the answers.
+
+    ``dropped``: a type of items that leave. ``is_known``: the provider still has its reasoning.
+    """
     raw = split_items(response.message)
     views = [read_item(item) for item in raw]
     answered = {
-        index: kept[view.own_call_id]
+        index: results[view.own_call_id]
         for index, view in enumerate(views)
-        if view.is_call and view.own_call_id in kept and has_answer(view)
+        if _is_answered(view, results)
     }
-    sent = [
-        _resendable(item, answered[index].call) if index in answered else item
-        for index, item in enumerate(raw)
-    ]
-    transcript = keep_items(sent, views, answered.__contains__, dropped=dropped)
-    yield from transcript if is_known or is_replayable(views) else without_reasoning(transcript)
+
+    for index, result in answered.items():
+        raw[index] = _resendable(raw[index], result.call)
+    transcript = keep_items(raw, views, answered.__contains__, dropped=dropped)
+    if is_known or is_replayable(views):
+        yield from transcript
+    else:
+        yield from without_reasoning(transcript)
+
     for index, result in answered.items():
         yield write_answer(views[index], result)
 
 
 def _resendable(raw: bytes, call: ToolCall) -> bytes:
-    """Return a call as providers take it back: with a name of plain characters, and
-    arguments that are an object's JSON.
+    """Return a call as providers accept it in a request.
+
+    Its name is of plain characters, and its arguments are the JSON of an object.
     """
     view = read_item(raw)
     if view.kind != FUNCTION:
         return raw
-    changes: Changes = {} if call.safe_name is None else {"name": encode(call.safe_name)}
+
+    changes: Changes = {}
+    if call.safe_name is not None:
+        changes["name"] = encode(call.safe_name)
     if isinstance(call.arguments, UnreadableArguments) and not chat.is_object(call.arguments.text):
         changes["arguments"] = encode(json.dumps({"invalid_json": call.arguments.text}))
     return json_splice.edit(raw, changes) if changes else raw
 
 
 def response_anchor(response: ModelResponse, request: RunnerRequest, *, terminal: bool) -> Anchor:
-    return answer_anchor(
-        [read_item(item) for item in _delivered_items(response, terminal=terminal)],
-        request.evidence.before,
-    )
+    """Return the anchor of a response, by the items that the runner gets."""
+    items = [read_item(item) for item in _delivered_items(response, terminal=terminal)]
+    return answer_anchor(items, request.evidence.before)
 
 
 def summarize(messages: bytes) -> bytes:
-    """Return hidden items with their calls and how each went, without what was sent
-    and answered.
+    """Return shorter hidden items: calls, and how each ended, and messages.
+
+    Reasoning, long arguments and the data of results are left out.
     """
     items = without_reasoning(split_items(b"[%b]" % messages))
     return b",".join(_summarize_item(item) for item in items if read_item(item).is_in_summary)
@@ -410,14 +481,16 @@ def _summarize_item(item: bytes) -> bytes:
     view = read_item(item)
     if view.kind == FUNCTION:
         summary = summarize_arguments(_arguments(view))
-        return (
-            item
-            if summary is None
-            else json_splice.edit(item, {"arguments": encode(encode(summary).decode())})
-        )
+        if summary is None:
+            return item
+        # Arguments are JSON in a string.
+        return json_splice.edit(item, {"arguments": encode(encode(summary).decode())})
+
     if view.kind != "function_call_output":
         return item
+
     parsed = json_splice.Object(item)
     output = msgspec.json.decode(parsed.value("output") or b'""')
-    text = output if isinstance(output, str) else output[0]["text"]  # its images are left out
+    # A result with images begins with its text (``write_answer``); the images are left out.
+    text = output if isinstance(output, str) else output[0]["text"]
     return parsed.edit({"output": encode(summarize_result(text))})

@@ -1,9 +1,8 @@
-"""A finished response of the Responses API as one well-formed stream
-(docs/spec/responses.md section 7).
+"""A finished response of the Responses API as one well-formed stream.
 
-``sequence_number`` counts every event from 0, ``output_index`` the items; ids are the same in all
-events. What we do not know travels whole. A stream that began before its response was there keeps
-the id with which it began.
+docs/spec/responses.md section 7. ``sequence_number`` counts all events from 0, and ``output_index``
+the items; ids are the same in all events. What we do not know is sent whole. A stream that began
+before its response was there keeps the id with which it began.
 """
 
 import hashlib
@@ -15,12 +14,11 @@ import msgspec
 
 from claw_mediate.dialects import sse
 from claw_mediate.dialects.base import Keepalive, RunnerRequest, StreamOpening
-from claw_mediate.dialects.sse import (
+from claw_mediate.dialects.members import (
     Members,
     as_raw,
     split_array,
     split_object,
-    split_text,
     string_member,
     without_line_breaks,
 )
@@ -40,7 +38,7 @@ _CODES: Final = {
     "insufficient_quota",
     "invalid_prompt",
 }
-"""Error codes that runners know. Any other one is told in the message."""
+"""Error codes that runners know. Any other code goes into the message."""
 _NO_USAGE: Final = {
     "input_tokens": 0,
     "input_tokens_details": {"cached_tokens": 0},
@@ -55,71 +53,84 @@ type _Event = dict[str, Any]
 def stream(
     body: bytes, request: RunnerRequest, opening: StreamOpening | None = None
 ) -> Iterator[bytes]:
+    """Yield the events of a response. ``opening``: the head of the stream, if it has begun."""
     del request
     response = split_object(without_line_breaks(body))
     if opening is not None:
         response["id"] = msgspec.json.encode(opening.id)
     elif not string_member(response, "id"):
         response["id"] = msgspec.json.encode(ID_PREFIX + hashlib.sha256(body).hexdigest()[:24])
+
     numbers = count(_events_sent(opening))
     if opening is None:
         started = {**as_raw(response), **_EMPTY, "status": "in_progress"}
         yield _write(numbers, {"type": "response.created", "response": started})
         yield _write(numbers, {"type": "response.in_progress", "response": started})
+
     for index, item in enumerate(split_array(response["output"])):
         for event in _item_events(split_object(item)):
             kind = event.pop("type")
             yield _write(numbers, {"type": kind, "output_index": index, **event})
-    status = string_member(response, "status") or "completed"
+
     whole: _Event = {"status": "completed", **as_raw(response)}
-    if response.get("usage", b"null") == b"null":  # Strict clients read its numbers
+    if response.get("usage", b"null") == b"null":
+        # Strict clients read its numbers.
         whole["usage"] = _NO_USAGE
+    status = string_member(response, "status") or "completed"
     yield _write(numbers, {"type": _TERMINAL.get(status, "response.completed"), "response": whole})
 
 
 def keepalive(note: str, kind: Keepalive, opening: StreamOpening) -> bytes:
-    """Return a comment, which every SDK skips; native: the events that open the
-    stream, or the last of them again.
+    """Return a comment, which every SDK skips.
+
+    Of the native kind: the events that open the stream; later the last of them again.
     """
     if kind == "comment":
         return sse.comment(note)
-    numbers, response = count(_events_sent(opening)), _opened(opening)
-    names = (
-        ["response.in_progress"] if opening.beats else ["response.created", "response.in_progress"]
-    )
-    return b"".join(_write(numbers, {"type": name, "response": response}) for name in names)
+
+    numbers = count(_events_sent(opening))
+    response = _opened(opening)
+    events = b""
+    if not opening.beats:
+        events += _write(numbers, {"type": "response.created", "response": response})
+    events += _write(numbers, {"type": "response.in_progress", "response": response})
+    return events
 
 
 def stream_error(error: bytes, opening: StreamOpening) -> bytes:
-    """Return the two events of an error: JavaScript's clients read the first, Codex the second.
+    """Return the two events of an error: clients in JavaScript read the first, Codex the second.
 
-    ``response.created`` stands before them where it was not sent yet: strict clients read nothing
-    else first.
+    ``response.created`` comes before them unless it was sent already: strict clients expect it
+    first.
     """
     details = msgspec.json.decode(error).get("error") or {}
-    code, message = (
-        str(details.get("code") or "server_error"),
-        str(details.get("message") or "the request failed"),
-    )
+    code = str(details.get("code") or "server_error")
+    message = str(details.get("message") or "the request failed")
     if code not in _CODES:
-        code, message = "server_error", f"{code}: {message}"
-    told = {"code": code, "message": message}
-    numbers, response = count(_events_sent(opening)), _opened(opening)
-    events: list[_Event] = (
-        [] if opening.beats else [{"type": "response.created", "response": response}]
-    )
-    events.append({"type": "error", **told, "param": None})
-    events.append(
-        {"type": "response.failed", "response": {**response, "status": "failed", "error": told}}
-    )
-    return b"".join(_write(numbers, event) for event in events)
+        message = f"{code}: {message}"
+        code = "server_error"
+    shown = {"code": code, "message": message}
+
+    numbers = count(_events_sent(opening))
+    response = _opened(opening)
+    failed = {**response, "status": "failed", "error": shown}
+    events = b""
+    if not opening.beats:
+        events += _write(numbers, {"type": "response.created", "response": response})
+    events += _write(numbers, {"type": "error", **shown, "param": None})
+    events += _write(numbers, {"type": "response.failed", "response": failed})
+    return events
 
 
 def _events_sent(opening: StreamOpening | None) -> int:
-    return opening.beats + 1 if opening is not None and opening.beats else 0
+    """Return how many events were sent before: the first keepalive is two of them."""
+    if opening is None or not opening.beats:
+        return 0
+    return opening.beats + 1
 
 
 def _opened(opening: StreamOpening) -> _Event:
+    """Return a response as it is when a stream begins."""
     return {
         "id": opening.id,
         "object": "response",
@@ -136,85 +147,95 @@ def _opened(opening: StreamOpening) -> _Event:
 
 def _write(numbers: Iterator[int], event: _Event) -> bytes:
     kind = event.pop("type")
-    return sse.event(
-        msgspec.json.encode({"type": kind, "sequence_number": next(numbers), **event}), kind
-    )
+    data = msgspec.json.encode({"type": kind, "sequence_number": next(numbers), **event})
+    return sse.event(data, kind)
 
 
 def _item_events(item: Members) -> Iterator[_Event]:
-    """Yield the events of one item, without what all have in common."""
-    item_id = string_member(item, "id")
-    empty: _Event
+    """Yield the events of one item, without their numbers and the item's index."""
+    empty: _Event = {}
+    parts: Iterator[_Event] = iter(())
     match string_member(item, "type"):
-        case "message" if _is_array(item.get("content")):
-            empty, own = {"content": []}, _content_events(item)
+        case "message" if _is_array(item, "content"):
+            empty = {"content": []}
+            parts = _content_events(item)
         case "reasoning":
-            empty, own = _emptied(item, "summary", "content"), _reasoning_events(item)
+            empty = _emptied(item, "summary", "content")
+            parts = _reasoning_events(item)
         case "function_call" if string_member(item, "arguments") is not None:
+            empty = {"arguments": ""}
             name = {"name": msgspec.Raw(item["name"])} if "name" in item else {}
-            empty, own = (
-                {"arguments": ""},
-                _text_events(item, "response.function_call_arguments", "arguments", name),
-            )
+            parts = _text_events(item, "response.function_call_arguments", "arguments", name)
         case "custom_tool_call" if string_member(item, "input") is not None:
-            empty, own = (
-                {"input": ""},
-                _text_events(item, "response.custom_tool_call_input", "input", {}),
-            )
-        case _:
-            empty, own = {}, iter(())
-    begun = {"status": "in_progress"} if "status" in item else {}
-    yield {"type": "response.output_item.added", "item": {**as_raw(item), **empty, **begun}}
-    for event in own:
+            empty = {"input": ""}
+            parts = _text_events(item, "response.custom_tool_call_input", "input", {})
+
+    started: _Event = {**as_raw(item), **empty}
+    if "status" in item:
+        started["status"] = "in_progress"
+    yield {"type": "response.output_item.added", "item": started}
+
+    item_id = string_member(item, "id")
+    for event in parts:
         kind = event.pop("type")
         yield {"type": kind, "item_id": item_id, **event}
+
     yield {"type": "response.output_item.done", "item": as_raw(item)}
 
 
 def _emptied(item: Members, *names: str) -> _Event:
-    return {name: [] for name in names if _is_array(item.get(name))}
+    """Return those of the members that are arrays, empty."""
+    return {name: [] for name in names if _is_array(item, name)}
 
 
-def _is_array(raw: bytes | None) -> bool:
-    return raw is not None and raw[:1] == b"["
+def _is_array(members: Members, name: str) -> bool:
+    return members.get(name, b"")[:1] == b"["
+
+
+def _array_member(members: Members, name: str) -> list[bytes]:
+    """Return the elements of a member; [] if it is no array."""
+    return split_array(members[name]) if _is_array(members, name) else []
 
 
 def _text_events(item: Members, kind: str, member: str, more: _Event) -> Iterator[_Event]:
-    whole = string_member(item, member) or ""
-    for piece in split_text(whole):
-        yield {"type": f"{kind}.delta", "delta": piece}
-    yield {"type": f"{kind}.done", member: whole, **more}
+    """Yield the events of a text. ``more``: members of the last one."""
+    text = string_member(item, member) or ""
+    for delta in sse.split_text(text):
+        yield {"type": f"{kind}.delta", "delta": delta}
+    yield {"type": f"{kind}.done", member: text, **more}
 
 
 def _content_events(item: Members) -> Iterator[_Event]:
+    """Yield the events of a message's parts."""
     for index, raw in enumerate(split_array(item["content"])):
-        part, place = split_object(raw), {"content_index": index}
+        part = split_object(raw)
+        place = {"content_index": index}
         kind = string_member(part, "type")
         text = string_member(part, "text")
         refusal = string_member(part, "refusal")
+
         if kind == "refusal" and refusal is not None:
-            yield {
-                "type": "response.content_part.added",
-                **place,
-                "part": {**as_raw(part), "refusal": ""},
-            }
-            for piece in split_text(refusal):
-                yield {"type": "response.refusal.delta", **place, "delta": piece}
+            started = {**as_raw(part), "refusal": ""}
+            yield {"type": "response.content_part.added", **place, "part": started}
+            for delta in sse.split_text(refusal):
+                yield {"type": "response.refusal.delta", **place, "delta": delta}
             yield {"type": "response.refusal.done", **place, "refusal": refusal}
         elif kind == "output_text" and text is not None:
-            empty = {**as_raw(part), "text": "", **_emptied(part, "annotations")}
-            yield {"type": "response.content_part.added", **place, "part": empty}
-            yield from ({**each, **place} for each in _output_text_events(part, text))
+            started = {**as_raw(part), "text": "", **_emptied(part, "annotations")}
+            yield {"type": "response.content_part.added", **place, "part": started}
+            for event in _output_text_events(part, text):
+                yield {**event, **place}
         else:
             yield {"type": "response.content_part.added", **place, "part": as_raw(part)}
+
         yield {"type": "response.content_part.done", **place, "part": as_raw(part)}
 
 
 def _output_text_events(part: Members, text: str) -> Iterator[_Event]:
-    for piece in split_text(text):
-        yield {"type": "response.output_text.delta", "delta": piece, "logprobs": []}
-    annotations = split_array(part["annotations"]) if _is_array(part.get("annotations")) else []
-    for index, annotation in enumerate(annotations):
+    for delta in sse.split_text(text):
+        yield {"type": "response.output_text.delta", "delta": delta, "logprobs": []}
+
+    for index, annotation in enumerate(_array_member(part, "annotations")):
         yield {
             "type": "response.output_text.annotation.added",
             "annotation_index": index,
@@ -224,27 +245,27 @@ def _output_text_events(part: Members, text: str) -> Iterator[_Event]:
 
 
 def _reasoning_events(item: Members) -> Iterator[_Event]:
-    for index, raw in enumerate(
-        split_array(item["summary"]) if _is_array(item.get("summary")) else []
-    ):
-        part, place = split_object(raw), {"summary_index": index}
+    """Yield the events of the parts of reasoning: of its summary, then of its content."""
+    for index, raw in enumerate(_array_member(item, "summary")):
+        part = split_object(raw)
+        place = {"summary_index": index}
         text = string_member(part, "text") or ""
-        yield {
-            "type": "response.reasoning_summary_part.added",
-            **place,
-            "part": {**as_raw(part), "text": ""},
-        }
-        for piece in split_text(text):
-            yield {"type": "response.reasoning_summary_text.delta", **place, "delta": piece}
+
+        started = {**as_raw(part), "text": ""}
+        yield {"type": "response.reasoning_summary_part.added", **place, "part": started}
+        for delta in sse.split_text(text):
+            yield {"type": "response.reasoning_summary_text.delta", **place, "delta": delta}
         yield {"type": "response.reasoning_summary_text.done", **place, "text": text}
         yield {"type": "response.reasoning_summary_part.done", **place, "part": as_raw(part)}
-    for index, raw in enumerate(
-        split_array(item["content"]) if _is_array(item.get("content")) else []
-    ):
-        part, place = split_object(raw), {"content_index": index}
+
+    for index, raw in enumerate(_array_member(item, "content")):
+        part = split_object(raw)
+        place = {"content_index": index}
         text = string_member(part, "text") or ""
-        yield {"type": "response.content_part.added", **place, "part": {**as_raw(part), "text": ""}}
-        for piece in split_text(text):
-            yield {"type": "response.reasoning_text.delta", **place, "delta": piece}
+
+        started = {**as_raw(part), "text": ""}
+        yield {"type": "response.content_part.added", **place, "part": started}
+        for delta in sse.split_text(text):
+            yield {"type": "response.reasoning_text.delta", **place, "delta": delta}
         yield {"type": "response.reasoning_text.done", **place, "text": text}
         yield {"type": "response.content_part.done", **place, "part": as_raw(part)}

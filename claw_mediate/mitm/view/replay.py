@@ -181,7 +181,7 @@ def _content(message: http.Message) -> bytes:
 
 def _dialect(path: str) -> Dialect:
     end = find_endpoint(path)
-    if end is None or DIALECTS[end].counts:
+    if end is None or DIALECTS[end].only_counts:
         raise NotReplayableError(
             "this request was forwarded as it was: there was nothing to decide"
         )

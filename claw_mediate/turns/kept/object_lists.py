@@ -1,4 +1,4 @@
-"""Lists of what a provider keeps, as one agent may read them: its own objects, and pages of these.
+"""Lists of provider objects, as one agent may read them: its own objects, and pages of these.
 
 The provider's list is of all agents of the account. So the proxy reads its pages itself, from the
 beginning or from the cursor of the request, until it has a page of the agent's own.
@@ -23,8 +23,8 @@ from claw_mediate.dialects.bodies import encode
 from claw_mediate.http.headers import provider_headers
 from claw_mediate.providers.failover import ProviderFailover, too_large
 from claw_mediate.providers.routing import Requester, Router, new_turn_id
-from claw_mediate.turns.fetched_document import FailedFetchError, whole_body
-from claw_mediate.turns.provider_objects import ProviderObjects
+from claw_mediate.turns.kept.fetched_document import FailedFetchError, whole_body
+from claw_mediate.turns.kept.provider_objects import ProviderObjects
 
 _PAGE_SIZE = 100  # The most entries that every list gives at once
 _MAX_PAGES = 100  # Of the provider's, for one page of the agent's
@@ -97,20 +97,17 @@ class ObjectLists:
     ) -> Provider | RunnerResponse:
         """Return the provider whose list a request asks for, or the refusal."""
         kind = match.row.lists
-        if (
-            kind is None
-            or match.family not in _PAGING
-            or request.method.upper() not in match.row.methods
-        ):
-            unknown = UnknownObject(
-                kind or "", "", "path", "there is no such list of an agent's own objects"
-            )
+        has_method = request.method.upper() in match.row.methods
+        if kind is None or match.family not in _PAGING or not has_method:
+            reason = "there is no such list of an agent's own objects"
+            unknown = UnknownObject(kind or "", "", "path", reason)
             return refuse_unknown_object(self._objects.error_path(request), unknown)
 
-        candidates = await self._routing.candidates(
-            Requester(admitted.agent, new_turn_id()), request, None
-        )
-        return candidates if isinstance(candidates, RunnerResponse) else candidates[0].provider
+        requester = Requester(admitted.agent, new_turn_id())
+        candidates = await self._routing.candidates(requester, request, None)
+        if isinstance(candidates, RunnerResponse):
+            return candidates
+        return candidates[0].provider
 
     async def read(
         self, admitted: Identity, request: Request, match: PathMatch, provider: Provider
@@ -127,9 +124,10 @@ class ObjectLists:
             admitted, request, match.row.lists, provider, _PAGING[match.family], query, size
         )
 
-        own = await self._objects.owned_ids(admitted.agent, asked.kind, provider.name)
+        own = await self._objects.own_ids(admitted.agent, asked.kind, provider.name)
         for name in (asked.paging.after, asked.paging.before):
-            if (cursor := asked.cursor(name)) and cursor not in own:
+            cursor = asked.cursor(name)
+            if cursor and cursor not in own:
                 raise UnreadableRequestError(f"{name!r} names no object of this agent's")
 
         entries = await self._read_own(asked, own) if own else []
@@ -140,10 +138,10 @@ class ObjectLists:
         return _write_page(asked, entries)
 
     async def _read_own(self, asked: _ListRequest, own: frozenset[str]) -> list[tuple[str, bytes]]:
-        """Return the agent's own entries, in the order of the list: one more than
-        asked for, if there are as many.
+        """Return the agent's own entries, in the order of the list: one more than asked for, if
+        there are as many.
 
-        Before a cursor all of them are returned.
+        Of a page before a cursor, all entries before it are returned.
         """
         before = asked.cursor(asked.paging.before)
         cursor = asked.cursor(asked.paging.after)
@@ -165,12 +163,15 @@ class ObjectLists:
             if size > _MAX_BYTES:
                 break
             cursor = page[-1][0]
+
         raise FailedFetchError(too_large(asked.provider))
 
     async def _fetch(self, asked: _ListRequest, cursor: str) -> bytes:
-        rest = [pair for pair in asked.query if pair[0] not in asked.paging.names]
-        page = [("limit", str(_PAGE_SIZE)), *([(asked.paging.after, cursor)] if cursor else [])]
-        query = urlencode([*rest, *page], errors="surrogateescape")
+        pairs = [pair for pair in asked.query if pair[0] not in asked.paging.names]
+        pairs.append(("limit", str(_PAGE_SIZE)))
+        if cursor:
+            pairs.append((asked.paging.after, cursor))
+        query = urlencode(pairs, errors="surrogateescape")
 
         path = quote(resolve_path(asked.request.path))
         target = asked.provider.strip_base_path(f"{path}?{query}")
@@ -205,18 +206,19 @@ def _read_page(body: bytes) -> tuple[list[tuple[str, bytes]], bool]:
 
 
 def _write_page(asked: _ListRequest, entries: list[tuple[str, bytes]]) -> bytes:
-    """Return the page that a request asks for: the first entries, or (before a
-    cursor) the last ones.
+    """Return the page that a request asks for: the first entries, or (before a cursor) the last
+    ones.
     """
-    page = entries[-asked.size :] if asked.cursor(asked.paging.before) else entries[: asked.size]
-    first, last = (encode(page[0][0]), encode(page[-1][0])) if page else (b"null", b"null")
-    has_more = b"true" if len(entries) > len(page) else b"false"
-    opening = b'"object":"list",' if asked.paging.is_object else b""
-    data = b",".join(raw for _, raw in page)
+    page = entries[: asked.size]
+    if asked.cursor(asked.paging.before):
+        page = entries[-asked.size :]
+
+    first_id = encode(page[0][0]) if page else b"null"
+    last_id = encode(page[-1][0]) if page else b"null"
     return b'{%b"data":[%b],"first_id":%b,"last_id":%b,"has_more":%b}' % (
-        opening,
-        data,
-        first,
-        last,
-        has_more,
+        b'"object":"list",' if asked.paging.is_object else b"",
+        b",".join(raw for _, raw in page),
+        first_id,
+        last_id,
+        b"true" if len(entries) > len(page) else b"false",
     )

@@ -9,7 +9,7 @@ object, in its path, its query or its body,
     of somebody else's, or nobody's     404; with ``stored_ids: any`` it passes as it is
     that can't be looked up             503 ``state_unavailable``, whatever the setting is
 
-Nothing is sent before that. Responses and conversations have rows of their own (``ownership``).
+Nothing is sent before that. Responses and conversations have records of their own (``ownership``).
 Stored chat completions can't be read through the proxy: they hold the hidden rounds of their agent,
 too.
 """
@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.api_paths import read_query
@@ -48,7 +48,12 @@ from claw_mediate.dialects.model_only import read_form_fields, read_other_path
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.paths import PathTables
 from claw_mediate.telemetry.event_log import EventLog
-from claw_mediate.turns.ownership import STATE_UNAVAILABLE, StoredIds, report_other_owner
+from claw_mediate.turns.kept.ownership import (
+    STATE_UNAVAILABLE,
+    Ownership,
+    StoredIds,
+    report_other_owner,
+)
 from claw_state.health import StateUnavailableError
 from claw_state.ownership import ObjectName, OwnershipStore, ProviderObject
 from claw_state.url import StoreError
@@ -59,7 +64,7 @@ _MAX_INLINE_BYTES = 256 << 10
 A walk is slower than other work.
 """
 RECORDED_ELSEWHERE: Final = frozenset({"response", "conversation"})
-"""Kinds in a path that ``stored_objects`` decides about."""
+"""Kinds in a path that ``kept_objects`` decides about."""
 _UNREADABLE_KIND: Final = "stored_completion"
 _METHODS: Final = ("GET", "POST", "DELETE")
 _KNOWN_ROWS: Final = frozenset(row for rows in KNOWN_PATHS.values() for row in rows)
@@ -95,8 +100,8 @@ class ProviderObjects:
     def find_path(self, request: Request) -> PathMatch | None:
         """Return the known path of a request; None for any other.
 
-        Of a path that names an object it is also found for methods that the path has not: no
-        setting opens them.
+        A path that names an object is also found for methods that it does not have: no setting
+        opens them.
         """
         own = self._paths.find(request)
         if own is not None and own.row in _KNOWN_ROWS:
@@ -109,8 +114,8 @@ class ProviderObjects:
         return own
 
     def must_read(self, request: Request) -> bool:
-        """Return whether the body of a request of no dialect may name objects, so
-        that it must be there.
+        """Return whether the body of a request of no dialect may name objects, so that it must be
+        there.
         """
         if not self.is_checked or request.method.upper() != "POST":
             return False
@@ -121,28 +126,31 @@ class ProviderObjects:
     async def check_path(
         self, agent: Agent, request: Request
     ) -> ProviderObject | RunnerResponse | None:
-        """Return the first object that a path or its query names; the refusal; None
-        where they name none that is known.
+        """Return the first object that a path or its query names; the refusal; None where they
+        name none that is known.
         """
         match = self.find_path(request)
-        ids = {} if match is None else match.ids
-        named = [
-            NamedObject(kind, each, f"{kind}_id")
-            for kind, each in ids.items()
-            if kind not in RECORDED_ELSEWHERE
-        ]
-        if match is not None and match.row.lists == _UNREADABLE_KIND:
-            named = [NamedObject(_UNREADABLE_KIND, "", "path")]
+        if match is None:
+            return None
 
-        if "?" in request.path and match is not None:
+        if match.row.lists == _UNREADABLE_KIND:
+            named = [NamedObject(_UNREADABLE_KIND, "", "path")]
+        else:
+            named = [
+                NamedObject(kind, each, f"{kind}_id")
+                for kind, each in match.ids.items()
+                if kind not in RECORDED_ELSEWHERE
+            ]
+
+        if "?" in request.path:
             named += _read_query(request.path)
         return await self._check(agent, request, named)
 
     async def check_other(
         self, agent: Agent, request: Request, body: bytes | None
     ) -> ProviderObject | RunnerResponse | None:
-        """Return the first object that a request of no dialect names, in its path
-        or its body; the refusal; or None.
+        """Return the first object that a request of no dialect names, in its path or its body; the
+        refusal; or None.
 
         ``body``: None where it is not there. Raise ``UnreadableRequestError`` for a body in which
         ids can't be told.
@@ -150,21 +158,20 @@ class ProviderObjects:
         in_path = await self.check_path(agent, request)
         if isinstance(in_path, RunnerResponse):
             return in_path
+
         if body is None:
-            message = (
-                "whose the ids in this request are can't be told, because its body can't be read"
-            )
-            return self._unread(request, message) if self.must_read(request) else in_path
+            return self._refuse_unread(request) if self.must_read(request) else in_path
 
         in_body = await self.check_body(agent, request, body)
         if in_path is None or in_body is None or isinstance(in_body, RunnerResponse):
             return in_body or in_path
-        is_elsewhere = in_path.provider != in_body.provider
-        return (
-            self.refuse_elsewhere(agent, request, in_body, in_path.id) if is_elsewhere else in_path
-        )
 
-    def _unread(self, request: Request, message: str) -> RunnerResponse:
+        if in_path.provider != in_body.provider:
+            return self.refuse_elsewhere(agent, request, in_body, in_path.id)
+        return in_path
+
+    def _refuse_unread(self, request: Request) -> RunnerResponse:
+        message = "whose the ids in this request are can't be told, because its body can't be read"
         return refuse(self.error_path(request), 400, "invalid_request", message)
 
     async def check_body(
@@ -176,10 +183,9 @@ class ProviderObjects:
         """
         must_be_sound = self.must_read(request)
         if must_be_sound:
-            # Raises for what is read in two ways
-            await compute(
-                len(body), partial(read_other_path, body, ", ".join(request.header("content-type")))
-            )
+            # This raises for a body that can be read in two ways.
+            content_type = ", ".join(request.header("content-type"))
+            await compute(len(body), partial(read_other_path, body, content_type))
 
         match = self._paths.find(request)
         rules = rules_for(None if match is None else match.row)
@@ -188,7 +194,7 @@ class ProviderObjects:
         except UnreadableRequestError:
             if must_be_sound:
                 raise
-            return None  # A path whose body names no object
+            return None  # The bodies of this path name no object.
 
     async def _check_members(
         self,
@@ -224,39 +230,45 @@ class ProviderObjects:
         if not named:
             return None
 
-        shape = self.error_path(request)
-        unreadable = next((each for each in named if each.kind == _UNREADABLE_KIND), None)
+        for each in named:
+            if each.kind == _UNREADABLE_KIND:
+                return self._refuse(agent, self.error_path(request), UnknownObject(*each))
+
+        found = await self._look_up(agent, request, named)
+        if isinstance(found, RunnerResponse):
+            return found
+
+        owned: list[ProviderObject] = []
+        for each in named:
+            own = found.get(ObjectName(each.kind, each.id))
+            if own is not None:
+                owned.append(own)
+            elif self.is_checked:
+                return self._refuse(agent, self.error_path(request), UnknownObject(*each))
+
+        for own in owned:
+            if own.provider != owned[0].provider:
+                return self.refuse_elsewhere(agent, request, own, owned[0].id)
+        return owned[0] if owned else None
+
+    async def _look_up(
+        self, agent: Agent, request: Request, named: Sequence[NamedObject]
+    ) -> dict[ObjectName, ProviderObject] | RunnerResponse:
+        """Return the agent's own objects among those that a request names, or the refusal."""
         try:
-            found = (
-                {}
-                if unreadable
-                else await self._find(agent, {ObjectName(each.kind, each.id) for each in named})
-            )
+            return await self._find(agent, {ObjectName(each.kind, each.id) for each in named})
         except StoreError as error:
             if not isinstance(error, StateUnavailableError):  # which the state reports itself, once
                 self._log.event("error", agent, error="ownership_not_read", reason=str(error))
             message = "it can't be looked up at the moment whose the id is"
-            return refuse(shape, 503, STATE_UNAVAILABLE, message, param=named[0].member)
-
-        unknown = unreadable or next(
-            (each for each in named if ObjectName(each.kind, each.id) not in found), None
-        )
-        if unknown is not None and (self.is_checked or unknown is unreadable):
-            return self._refuse(agent, shape, UnknownObject(*unknown))
-
-        places = [
-            found[name] for each in named if (name := ObjectName(each.kind, each.id)) in found
-        ]
-        away = next((each for each in places if each.provider != places[0].provider), None)
-        if away is not None:
-            return self.refuse_elsewhere(agent, request, away, places[0].id)
-        return places[0] if places else None
+            path = self.error_path(request)
+            return refuse(path, 503, STATE_UNAVAILABLE, message, param=named[0].member)
 
     def refuse_elsewhere(
         self, agent: Agent, request: Request, named: ProviderObject, other_id: str
     ) -> RunnerResponse:
-        """Return the refusal of an object at another provider than what the request
-        names beside it.
+        """Return the refusal of an object at another provider than something else that the request
+        names.
         """
         reason = f"it is at another provider than {other_id!r}"
         unknown = UnknownObject(named.kind, named.id, f"{named.kind}_id", reason)
@@ -276,14 +288,14 @@ class ProviderObjects:
     async def _find(
         self, agent: Agent, names: Collection[ObjectName]
     ) -> dict[ObjectName, ProviderObject]:
-        unsaved = {
-            task for name in names if (task := self._unsaved.get((agent.id, name))) is not None
-        }
+        saving = (self._unsaved.get((agent.id, name)) for name in names)
+        unsaved = {task for task in saving if task is not None}
         if unsaved:  # Only the state knows whether they are another agent's
             await asyncio.wait(unsaved)
+
         return {each.name: each for each in await self._store.find_objects(agent.id, names)}
 
-    async def owned_ids(self, agent: Agent, kind: str, provider: str) -> frozenset[str]:
+    async def own_ids(self, agent: Agent, kind: str, provider: str) -> frozenset[str]:
         """Return the ids of all objects of a kind that an agent has at a provider.
 
         Raise ``StoreError``.
@@ -295,6 +307,7 @@ class ProviderObjects:
         }
         if unsaved:
             await asyncio.wait(unsaved)
+
         saved = await self._store.list_objects(agent.id, kind)
         return frozenset(each.id for each in saved if each.provider == provider)
 
@@ -310,9 +323,9 @@ class ProviderObjects:
         if shape is None:
             return
 
-        given = {
-            each: None for document in documents for each in find_given_objects(document, shape)
-        }
+        given: dict[GivenObject, None] = {}  # Each once, in their order
+        for document in documents:
+            given |= dict.fromkeys(find_given_objects(document, shape))
         if given:
             await self._save(agent, _placed([*given], provider, key_label))
 
@@ -361,6 +374,13 @@ class ProviderObjects:
             report_other_owner(self._log, agent, each.kind, each.provider)
 
 
+class Owners(NamedTuple):
+    """Which agent owns what providers keep."""
+
+    ownership: Ownership
+    objects: ProviderObjects
+
+
 def _placed(given: Sequence[GivenObject], provider: str, key_label: str) -> list[ProviderObject]:
     return [ProviderObject(each.kind, each.id, provider, key_label) for each in given]
 
@@ -378,11 +398,13 @@ def _read_dialect_body(
 
 
 def _named_by_field(name: str, value: str) -> list[NamedObject]:
-    """Return the objects that a field of a form or query names: ``file_id``,
-    ``file_ids[]``, ``image[0][file_id]``.
+    """Return the objects that a field of a form or query names: ``file_id``, ``file_ids[]``,
+    ``image[0][file_id]``.
     """
+    if not value:
+        return []
     kinds = map(OTHER_RULES.kind_of, _FORM_NAME.findall(name))
-    return [NamedObject(kind, value, name) for kind in kinds if kind is not None and value]
+    return [NamedObject(kind, value, name) for kind in kinds if kind is not None]
 
 
 def _read_body(request: Request, body: bytes, rules: MemberRules) -> Sequence[NamedObject]:
@@ -397,7 +419,8 @@ def _read_body(request: Request, body: bytes, rules: MemberRules) -> Sequence[Na
     named: list[NamedObject] = []
     for field in read_form_fields(content_type, body):
         value = body[field.start : field.end]
-        if value.lstrip()[:1] in (b"{", b"["):  # Some servers read the value of a field as JSON
-            named += find_named_objects(value, rules) if field.is_text else ()
+        # Some servers read the value of a field as JSON.
+        if field.is_text and value.lstrip()[:1] in (b"{", b"["):
+            named += find_named_objects(value, rules)
         named += _named_by_field(field.name, value.decode(errors="surrogateescape"))
     return named

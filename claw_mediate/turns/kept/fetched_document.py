@@ -1,9 +1,10 @@
-"""A document that the proxy fetches itself, because it is edited as a whole: how it, or its
-failure, becomes an answer.
+"""A document that the proxy fetches itself, because it is edited as a whole; it, or its failure,
+becomes an answer.
 """
 
 import re
 from collections.abc import Awaitable
+from http import HTTPStatus
 
 from msgspec.structs import replace
 
@@ -11,12 +12,10 @@ from claw_mediate.core.http import build_error_body
 from claw_mediate.dialects.base import UnreadableRequestError, UnreadableResponseError
 from claw_mediate.providers.failover import BAD_REPLY, ProviderResponse, TransportFailure
 from claw_mediate.turns.context import TurnResult
-from claw_mediate.turns.ownership import STATE_UNAVAILABLE
+from claw_mediate.turns.kept.ownership import STATE_UNAVAILABLE
 from claw_state.url import StoreError
 
 _SECONDS = re.compile(r"[0-9]{1,9}", re.ASCII)
-_OK, _NO_CONTENT, _NOT_MODIFIED = 200, 204, 304
-_FIRST_ERROR = 400
 
 
 class FailedFetchError(Exception):
@@ -29,13 +28,13 @@ class FailedFetchError(Exception):
 
 def whole_body(result: ProviderResponse | TransportFailure) -> bytes:
     """Return the body of a success. Raise ``FailedFetchError`` and ``UnreadableResponseError``."""
-    if isinstance(result, TransportFailure) or result.status >= _FIRST_ERROR:
+    if isinstance(result, TransportFailure) or result.status >= HTTPStatus.BAD_REQUEST:
         raise FailedFetchError(result)
-    if result.status in {_NO_CONTENT, _NOT_MODIFIED}:
+    if result.status in {HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED}:
         raise FailedFetchError(replace(result, body=b""))
-    if (
-        result.status != _OK
-    ):  # A part of an answer can't be edited, and what else it may be is not known
+
+    # A part of an answer can't be edited, and what else it may be is not known.
+    if result.status != HTTPStatus.OK:
         raise UnreadableResponseError(f"the provider answered with status {result.status}")
     return result.body
 
@@ -43,19 +42,18 @@ def whole_body(result: ProviderResponse | TransportFailure) -> bytes:
 async def answer_with(path: str, document: Awaitable[bytes]) -> TurnResult:
     """Return a document as the answer to a request, or its failure in the form of ``path``."""
     try:
-        return TurnResult(_OK, ok=True, body=await document)
+        return TurnResult(200, ok=True, body=await document)
     except FailedFetchError as error:
         match error.result:
             case ProviderResponse(status, content_type, body, retry_after):
                 # A provider can say anything in its headers.
-                media_type = (
-                    "application/json"
-                    if "json" in content_type.lower()
-                    else "application/octet-stream"
-                )
-                later = retry_after if _SECONDS.fullmatch(retry_after) else ""
+                is_json = "json" in content_type.lower()
                 return TurnResult(
-                    status, ok=False, body=body, content_type=media_type, retry_after=later
+                    status,
+                    ok=False,
+                    body=body,
+                    content_type="application/json" if is_json else "application/octet-stream",
+                    retry_after=retry_after if _SECONDS.fullmatch(retry_after) else "",
                 )
             case TransportFailure(code, message, status, retry_after):
                 return _error_result(path, status, code, message, retry_after)
