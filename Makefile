@@ -68,8 +68,8 @@ soak: $(VENV)/.dev  ## kill the proxy a thousand times, then every search five t
 	CLAW_CRASHES=1000 CLAW_CRASH_SEED=$(or $(SEED),$(shell date +%s)) $(BIN)/python -m pytest -rP tests/crash
 	CLAW_SEARCH=1 CLAW_SEARCH_SIZE=5 $(PYTEST) --timeout 1800 -m "hypothesis or long or desk"
 
-screenshot: $(VENV)/.dev  ## docs/mitmweb.png again, of a turn in the real page (needs chromium, and an emoji font)
-	CLAW_SCREENSHOT=docs/mitmweb.png $(BIN)/python -m pytest tests/web/test_live.py -k operator
+screenshot: $(VENV)/.dev  ## docs/mitmweb.png again: a turn of the trading desk in the real page (needs chromium, and an emoji font)
+	$(BIN)/python scripts/make_screenshot.py
 
 bench: $(VENV)/.dev  ## what the proxy costs, beside a bare mitmdump and beside direct calls (about 15 minutes)
 	$(BIN)/python bench/run.py --json bench/figures.json
