@@ -160,8 +160,10 @@ def outcome_of(*, ok: bool, status_code: int, code: object) -> tuple[Outcome, st
 def has_id_prefix(turn_id: str, prefix: str) -> bool:
     """Return True if the turn id begins with the prefix, with or without ``turn_``.
 
-    >>> has_id_prefix("turn_4f1c", "4f"), has_id_prefix("turn_4f1c", "turn_4"),
-    has_id_prefix("turn_4f1c", "f1") (True, True, False)
+    >>> has_id_prefix("turn_4f1c", "4f"), has_id_prefix("turn_4f1c", "turn_4")
+    (True, True)
+    >>> has_id_prefix("turn_4f1c", "f1")
+    False
     """
     return turn_id.startswith((prefix, f"turn_{prefix}"))
 

@@ -88,9 +88,8 @@ class OpenedPath(NamedTuple):
 def parse_opened_paths(text: str) -> tuple[OpenedPath, ...]:
     """Parse a list that is separated by commas. Raise ``OpenedPathError``.
 
-    >>> parse_opened_paths("POST /v1/Skills*, GET /v1/skills")
-    (OpenedPath(method='POST', path='/v1/skills', is_prefix=True), OpenedPath(method='GET',
-    path='/v1/skills', is_prefix=False))
+    >>> parse_opened_paths("POST /v1/Skills*")
+    (OpenedPath(method='POST', path='/v1/skills', is_prefix=True),)
     """
     return tuple(OpenedPath.parse(part) for part in text.split(",") if part.strip())
 
@@ -101,13 +100,18 @@ def write_opened_paths(entries: Iterable[str]) -> str:
 
 
 def find_credentials(path: str) -> str | None:
-    """Return the segment by which a path mints or lists credentials, or administers
-    an account; None where there is none.
+    """Return the segment by which a path mints or lists credentials, or administers an account.
 
-    >>> [find_credentials(path) for path in ("/v1/organization/costs", "/v1/keys",
-    "/v1/chat/keywords", "/v1/x/count_tokens")] ['organization', 'keys', None, None] >>>
-    find_credentials("/v1/realtime/transcription_sessions"), find_credentials("/v1alpha/authTokens")
-    ('transcription_sessions', 'authtokens')
+    Return None for a path without one.
+
+    >>> find_credentials("/v1/organization/costs"), find_credentials("/v1/keys")
+    ('organization', 'keys')
+    >>> find_credentials("/v1/chat/keywords"), find_credentials("/v1/x/count_tokens")
+    (None, None)
+    >>> find_credentials("/v1/realtime/transcription_sessions")
+    'transcription_sessions'
+    >>> find_credentials("/v1alpha/authTokens")
+    'authtokens'
     """
     plain = path.lower()
     for segment in plain.split("/"):

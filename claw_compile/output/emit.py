@@ -44,8 +44,10 @@ def is_for_its_agent(path: PurePosixPath) -> bool:
     """Return whether the agent itself may read a file of the tree: it holds no credential, and the
     agent's user may be any.
 
-    >>> is_for_its_agent(PurePosixPath("context/analyst/AGENTS.md")),
-    is_for_its_agent(PurePosixPath("agents/analyst/env")) (True, False)
+    >>> is_for_its_agent(PurePosixPath("context/analyst/AGENTS.md"))
+    True
+    >>> is_for_its_agent(PurePosixPath("agents/analyst/env"))
+    False
     """
     match path.parts:
         case ("context", _, "AGENTS.md" | "CLAWDAPUS.md"):

@@ -81,9 +81,10 @@ def find_dearest_price(prices: Mapping[str, Price], model: str) -> Price | None:
     """Return the dearest price that a model could have, whichever provider will
     answer; else the dearest of the list.
 
-    >>> prices = {"a/m": Price(input=1, output=2), "b/m": Price(input=1, output=3), "x":
-    Price(input=9, output=9)} >>> [find_dearest_price(prices, model).output for model in ("m-2",
-    "a/m", "unknown")] [3.0, 2.0, 9.0]
+    >>> prices = {"a/m": Price(input=1, output=2), "b/m": Price(input=1, output=3)}
+    >>> prices["x"] = Price(input=9, output=9)
+    >>> [find_dearest_price(prices, model).output for model in ("m-2", "a/m", "unknown")]
+    [3.0, 2.0, 9.0]
     """
     providers = {name.partition("/")[0] for name in prices if "/" in name}
     prefix, _, rest = model.partition("/")

@@ -3,6 +3,7 @@
 import base64
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import chain, product
 from typing import Final
 
@@ -201,7 +202,13 @@ def contains_secret(text: str, secret: Secret) -> bool:
     """Return whether a text contains the secret, plain or in an encoding that the
     redactor knows.
     """
-    return secret.reveal() in text or Redactor([secret]).text(text) != text
+    return secret.reveal() in text or _redactor_of(secret).text(text) != text
+
+
+@lru_cache(maxsize=1024)
+def _redactor_of(secret: Secret) -> Redactor:
+    """Return the redactor of one secret: each request of an agent is searched for the same ones."""
+    return Redactor([secret])
 
 
 def provider_headers(headers: Headers, secret: Secret) -> Headers:

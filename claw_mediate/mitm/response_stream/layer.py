@@ -32,6 +32,7 @@ MAX_HELD = (
     1 << 20
 )  # Bytes of a response that are held back until it is whole; a longer one goes on as it is
 _MULTIPLEXED = (b"h2", b"h3")
+_TRAILERS = layers.RequestTrailers, layers.ResponseTrailers
 _log = logging.getLogger(__name__)
 
 type _Commands[T] = Generator[Any, Any, T]
@@ -78,6 +79,15 @@ class BodyBuffer:
         self._file, self._size = BytesIO(), 0
 
 
+def _cancel_for_runner(state: FlowState) -> None:
+    """Cancel what is made for a runner that has left."""
+    state.runner_left = True
+    if state.source is not None:
+        state.source.cancel()
+    if state.decision is not None:
+        state.decision.cancel()
+
+
 class DoorStream(layers.HttpStream):
     """One request and its response."""
 
@@ -101,40 +111,33 @@ class DoorStream(layers.HttpStream):
     _waiting_bytes = 0
 
     def handle_event(self, event: Any) -> _Commands[None]:
-        if isinstance(event, layers.RequestTrailers | layers.ResponseTrailers):
+        if isinstance(event, _TRAILERS):
             # may be dropped on the way (RFC 9110, 6.5.1), and mitmproxy can't send them on over
             # HTTP/1
             return
+
+        steps = super().handle_event(event)
         own: http.HTTPFlow | None = getattr(self, "flow", None)
         if own is None:
-            yield from super().handle_event(event)
+            yield from steps
         else:
-            yield from self._handle_event_of(own, state_of(own), event)
+            state = state_of(own)
+            if isinstance(event, layers.RequestProtocolError):
+                _cancel_for_runner(state)
+
+            # What is sent has the originals in it; without any, mitmproxy's steps stay as they are.
+            is_redacted = state.redaction is not None
+            client = self.context.client
+            yield from restore_originals(own, state, steps, client) if is_redacted else steps
+            if not self._paused:
+                end_pending(own, state)
+
         if self._paused and isinstance(event, layers.RequestData):
             self._waiting_bytes += len(event.data)
             patches.set_waiting(self.context.client, self.stream_id, self._waiting_bytes)
         elif self._waiting_bytes and not self._paused:
             self._waiting_bytes = 0
             patches.set_waiting(self.context.client, self.stream_id, 0)
-
-    def _handle_event_of(self, own: http.HTTPFlow, state: FlowState, event: Any) -> _Commands[None]:
-        """Handle an event of a flow that there is: cancel what is made for a runner
-        that leaves, restore what is sent.
-        """
-        if isinstance(event, layers.RequestProtocolError):
-            state.runner_left = True
-            if state.source is not None:
-                state.source.cancel()
-            if state.decision is not None:
-                state.decision.cancel()
-        commands = super().handle_event(event)
-        yield from (
-            commands
-            if state.redaction is None
-            else restore_originals(own, state, commands, self.context.client)
-        )
-        if not self._paused:
-            end_pending(own, state)
 
     def state_wait_for_request_headers(self, event: Any) -> _Commands[None]:
         yield from super().state_wait_for_request_headers(event)
@@ -146,25 +149,25 @@ class DoorStream(layers.HttpStream):
         """Send a large body piece by piece: over TLS, mitmproxy would encrypt all
         of it in one step.
         """
-        # A small body stays small, unless it is unpacked before it is sent.
-        is_small = len(self.request_body_buf) <= _PIECE_BYTES
-        if isinstance(event, layers.RequestData) or (
-            is_small and "content-encoding" not in self.flow.request.headers
-        ):
-            yield from super().state_consume_request_body(event)
-            return
-
         steps = super().state_consume_request_body(event)
+        is_end = not isinstance(event, layers.RequestData)
+        # A small body stays small, unless it is unpacked before it is sent.
+        is_large = len(self.request_body_buf) > _PIECE_BYTES
+        may_be_large = is_large or "content-encoding" in self.flow.request.headers
+        return self._split_body(steps) if is_end and may_be_large else steps
+
+    def _split_body(self, steps: Generator[Any, Any, None]) -> _Commands[None]:
+        """Take the steps that send a request, with its body in pieces."""
         reply: Any = None
         while True:
             try:
                 command = steps.send(reply)
             except StopIteration:
                 return
+
             reply = None
-            if isinstance(command, layers.SendHttp) and isinstance(
-                command.event, layers.RequestData
-            ):
+            is_sent = isinstance(command, layers.SendHttp)
+            if is_sent and isinstance(command.event, layers.RequestData):
                 yield from self._send_pieces(command, command.event.data)
             else:
                 reply = yield command

@@ -124,23 +124,31 @@ def restore_originals(
     for command in commands:
         redaction = state.redaction
         if redaction is not None and isinstance(command, layers.SendHttp):
-            event, originals = (
-                command.event,
-                redaction.response if command.connection is client else redaction.request,
-            )
-            if isinstance(event, layers.RequestHeaders):
-                event.request = restore(event.request, originals)
-            elif isinstance(event, layers.ResponseHeaders):
-                if event.response is flow.response:
-                    event.response = restore(event.response, originals)
-            elif isinstance(event, layers.RequestData | layers.ResponseData):
-                if originals.body is not None and event.data is originals.body[0]:
-                    event.data = originals.body[1]
-            elif isinstance(event, layers.ResponseEndOfMessage | layers.ResponseProtocolError):
-                _forget(flow, state)
+            is_answer = command.connection is client
+            originals = redaction.response if is_answer else redaction.request
+            _restore_event(flow, state, command.event, originals)
         elif isinstance(command, layers.DropStream):
             _forget(flow, state)
+
         yield command
+
+
+_DATA = layers.RequestData, layers.ResponseData
+_ENDS = layers.ResponseEndOfMessage, layers.ResponseProtocolError
+
+
+def _restore_event(flow: http.HTTPFlow, state: FlowState, event: Any, originals: Originals) -> None:
+    """Put the originals into what one event sends."""
+    if isinstance(event, _DATA):
+        if originals.body is not None and event.data is originals.body[0]:
+            event.data = originals.body[1]
+    elif isinstance(event, layers.RequestHeaders):
+        event.request = restore(event.request, originals)
+    elif isinstance(event, layers.ResponseHeaders):
+        if event.response is flow.response:
+            event.response = restore(event.response, originals)
+    elif isinstance(event, _ENDS):
+        _forget(flow, state)
 
 
 def _forget(flow: http.HTTPFlow, state: FlowState) -> None:
