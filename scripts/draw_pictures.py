@@ -31,7 +31,7 @@ STYLE = """
 .hidden { fill: #fff8c5; stroke: #9a6700; stroke-dasharray: 5 3; }
 .line { fill: none; stroke: #59636e; stroke-width: 1.5; }
 .head { fill: #59636e; }
-text { fill: #1f2328; font: 14px -apple-system, "Segoe UI", "Noto Sans", "DejaVu Sans", sans-serif; }
+text { fill: #1f2328; font: 14px -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; }
 .title { font-weight: 600; }
 .small { font-size: 12px; fill: #59636e; }
 .code { font: 11px ui-monospace, "SF Mono", Menlo, "DejaVu Sans Mono", monospace; }

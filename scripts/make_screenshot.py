@@ -3,9 +3,9 @@
 
     make screenshot            (needs chromium and a font with emoji)
 
-Everything in the picture is real but the model, which is that of the demo: mitmweb with our addon is
-the proxy, the executor's runner asks it to read the journal and to buy, and Chromium looks at the
-page. Three things are done for the picture:
+Everything in the picture is real but the model, which is that of the demo: mitmweb with our addon
+is the proxy, the executor's runner asks it to read the journal and to buy, and Chromium looks at
+the page. Three things are done for the picture:
 
 - Inside the proxy, the provider and the pod's services have the names of production (a script of
   mitmproxy's looks them up), so that the list shows no addresses of this machine.

@@ -68,7 +68,7 @@ _PUBLISHED = re.compile(r"pip install\s+(?:-\S+\s+)*['\"]?clawdapus\b")
 
 
 def unpublished_installs(text: str) -> list[str]:
-    """Return the lines that install our package by its name, but for quoted messages of the code."""
+    """Return the lines that install our package by its name and quote no message of the code."""
     lines = [line for line in text.splitlines() if _PUBLISHED.search(line)]
     if not lines:
         return []

@@ -1,4 +1,4 @@
-"""The drawn pictures are what their script draws from the code and the pages, and pages show them."""
+"""The drawn pictures are what their script draws from code and pages, and pages show them."""
 
 from __future__ import annotations
 

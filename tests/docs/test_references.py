@@ -5,6 +5,7 @@ something in the repository.
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,19 @@ def test_a_decision_counts_no_lines_of_code(page: Path) -> None:
 @pytest.mark.parametrize("text", ["270 lines", "about 1,100 lines here", "| lines of it | 9 |"])
 def test_a_count_of_lines_is_found(text: str) -> None:
     assert _COUNT_OF_LINES.search(text)
+
+
+@pytest.mark.requirement("docs:dependencies")
+def test_every_dependency_has_its_reason() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    needed = [*project["dependencies"], *(each for extra in extras.values() for each in extra)]
+    names = {re.split(r"[<>=\[]", each)[0].lower() for each in needed} - {"clawdapus"}
+
+    page = (DOCS / "decisions" / "0005-dependencies.md").read_text(encoding="utf-8").lower()
+    reasons = [line.split(" | ")[0] for line in page.splitlines() if line.startswith("| ")]
+    missing = {name for name in names if not any(name in reason for reason in reasons)}
+    assert {name for name in missing if not name.startswith("opentelemetry-")} == set()
 
 
 @pytest.mark.requirement("docs:decisions")

@@ -49,6 +49,9 @@ REQUIREMENTS: dict[str, Requirement] = {
     "docs:install": Requirement(
         "CONTRIBUTING.md", "No page installs a package from a place where nobody has published it."
     ),
+    "docs:dependencies": Requirement(
+        "decision 0005", "The page of dependencies has a reason for each dependency that there is."
+    ),
     "docs:counts": Requirement(
         "CONTRIBUTING.md", "No decision counts lines of code, since they change without it."
     ),
