@@ -39,6 +39,7 @@ from demo import PROVIDER as PROVIDERS_VARIABLES  # noqa: E402
 from evidence import log_ends  # noqa: E402
 from stage import Command, Stage, StageError  # noqa: E402
 
+from tests.docs.pages import blocks  # noqa: E402
 from tests.web.mitmweb import PASSWORD, Mitmweb  # noqa: E402
 
 PROVIDER = "api.anthropic.com"
@@ -89,9 +90,19 @@ class PicturedDemo(Demo):
         self.provider = {"ANTHROPIC_API_KEY": key}
 
     def compile(self) -> None:
+        """Compile the pod, with the executor's grants of the README."""
+        for name in ("agents", "descriptors", ".claw-discovered"):
+            shutil.copytree(DESK / name, self.root / "pod" / name)
+        described = yaml.safe_load((DESK / "claw-pod.yml").read_bytes())
+        (grant,) = blocks(ROOT / "README.md", "grant")
+        granted = yaml.safe_load(grant.text)["services"]["executor"]["x-claw"]["tools"]
+        described["services"]["executor"]["x-claw"]["tools"] = granted
+        pod = self.root / "pod" / "claw-pod.yml"
+        pod.write_text(yaml.safe_dump(described), encoding="utf-8")
+
         env = {"CLAW_MASTER_SECRET": secrets.token_hex(32)}
         env["TRADING_API_TOKEN"] = self.run.tool_token
-        command: Command = [BIN / "claw", "compile", DESK / "claw-pod.yml"]
+        command: Command = [BIN / "claw", "compile", pod]
         self.stage.run("compile", [*command, "-o", self.root / "runtime"], env)
 
     def start(self) -> None:
