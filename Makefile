@@ -55,7 +55,7 @@ fix: $(VENV)/.dev  ## repair what ruff can repair, and format
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-docs: $(VENV)/.dev  ## write the generated pages, JSON Schemas and pods' output anew; then read the diff
+docs: $(VENV)/.dev  ## write the generated pages, pictures, JSON Schemas and pods' output anew; then read the diff
 	$(BIN)/python -m claw_compile.codes > docs/diagnostics.md
 	$(BIN)/python -m tests.attacks.table > docs/attacks.md
 	$(BIN)/python -m tests.failures.table > docs/failures.md
@@ -63,13 +63,14 @@ docs: $(VENV)/.dev  ## write the generated pages, JSON Schemas and pods' output 
 	$(BIN)/python -m claw_contract.published
 	$(BIN)/python -m tests.compile.worked_pods
 	$(BIN)/python -m tests.stages
+	$(BIN)/python scripts/draw_pictures.py
 
 soak: $(VENV)/.dev  ## kill the proxy a thousand times, then every search five times as long, every long test at full size and every transcript in both forms, with a new seed (SEED=… again)
 	CLAW_CRASHES=1000 CLAW_CRASH_SEED=$(or $(SEED),$(shell date +%s)) $(BIN)/python -m pytest -rP tests/crash
 	CLAW_SEARCH=1 CLAW_SEARCH_SIZE=5 $(PYTEST) --timeout 1800 -m "hypothesis or long or desk"
 
-screenshot: $(VENV)/.dev  ## docs/mitmweb.png again, of a turn in the real page (needs chromium, and an emoji font)
-	CLAW_SCREENSHOT=docs/mitmweb.png $(BIN)/python -m pytest tests/web/test_live.py -k operator
+screenshot: $(VENV)/.dev  ## docs/mitmweb.png again: a turn of the trading desk in the real page (needs chromium, and an emoji font)
+	$(BIN)/python scripts/make_screenshot.py
 
 bench: $(VENV)/.dev  ## what the proxy costs, beside a bare mitmdump and beside direct calls (about 15 minutes)
 	$(BIN)/python bench/run.py --json bench/figures.json

@@ -7,23 +7,11 @@ import platform
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple
 
-from arrivals import FIRST
 from markdown import grid
 from results import Results
 from targets import targets
 
-_EARLIER = ("ours, 2026-11", "original, 2026-11")
-"""Columns of what was measured from outside in November 2026, on two cores: this
-proxy as it was, and the original.
-"""
-_ARRIVALS = ("what", "by", "added p50 ms", "p99 ms", "over direct p50", "p99", "CPU ms", *_EARLIER)
-_ARRIVALS_EARLIER = {
-    "arrivals, 20/s": ("27 / 55, CPU 15.5", "8 / 21, CPU 4.9"),
-    "arrivals, 20/s, cold": ("24-120 / 320-880", "as warm"),
-    "arrivals, 60/s": ("29 / 97, CPU 10.4", "7 / 19, CPU 3.8"),
-    "arrivals, one every 2 s": ("20-25", ""),
-    FIRST: ("387", ""),
-}
+_ARRIVALS = ("what", "by", "added p50 ms", "p99 ms", "over direct p50", "p99", "CPU ms")
 _KEPT = (
     "what",
     "connections",
@@ -34,16 +22,7 @@ _KEPT = (
     "per second",
     "CPU ms",
     "CPU to bare",
-    *_EARLIER,
 )
-_KEPT_EARLIER = {
-    ("turn of 1 round", 1): ("p50 10.2", "p50 1.7"),
-    ("turn of 1 round", 16): ("p50 101", "p50 14"),
-    ("turn of 8 rounds", 1): ("p50 27", "p50 7.4"),
-    ("turn of 8 rounds", 16): ("p50 335", "p50 61"),
-    ("pass-through, JSON", 1): ("p50 2.0-3.2", "p50 0.65"),
-    ("pass-through, JSON", 16): ("403/s", "2,358/s"),
-}
 _STORED = ("state", "stored turns", "of a turn p50 ms", "p99 ms", "whole turn p50 ms", "p99 ms")
 _TOGETHER = (
     "state",
@@ -111,7 +90,6 @@ def _overhead_lines(results: Results) -> Iterator[tuple[str, ...]]:
             f"{row.p99:.1f}",
             *(("", "") if over is None else (f"{over[0]:.1f}", f"{over[1]:.1f}")),
             "" if row.cpu is None else f"{row.cpu:.1f}",
-            *(_ARRIVALS_EARLIER.get(row.what, ("", "")) if row.subject == "ours" else ("", "")),
         )
 
 
@@ -126,11 +104,6 @@ def _kept_lines(results: Results) -> Iterator[tuple[str, ...]]:
             f"{row.per_second:.0f}",
             "" if row.cpu is None else f"{row.cpu:.2f}",
             f"{row.cpu / bare:.2f}" if bare and row.cpu is not None else "",
-            *(
-                _KEPT_EARLIER.get((row.what, row.connections), ("", ""))
-                if row.subject == "ours"
-                else ("", "")
-            ),
         )
 
 

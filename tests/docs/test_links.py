@@ -63,6 +63,55 @@ def test_no_page_names_a_place_of_one_machine_or_a_registry() -> None:
     assert found == []
 
 
+_PUBLISHED = re.compile(r"pip install\s+(?:-\S+\s+)*['\"]?clawdapus\b")
+"""A command that asks a registry for our package, which is not there."""
+
+
+def unpublished_installs(text: str) -> list[str]:
+    """Return the lines that install our package by its name and quote no message of the code."""
+    lines = [line for line in text.splitlines() if _PUBLISHED.search(line)]
+    if not lines:
+        return []
+
+    said = "".join(file.read_text(encoding="utf-8") for file in ROOT.glob("claw_*/**/*.py"))
+    return [line for line in lines if not _is_quoted(line, said)]
+
+
+def _is_quoted(line: str, said: str) -> bool:
+    """Return whether the page's line is a row whose first cell quotes a message of the code."""
+    message = line.partition("`")[2].partition("`")[0]
+    return line.startswith("| `") and message.partition(": pip")[0].removeprefix("… ") in said
+
+
+@pytest.mark.requirement("docs:install")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_page_installs_what_nobody_has_published(page: Path) -> None:
+    assert unpublished_installs(page.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.requirement("docs:install")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "    pip install clawdapus",
+        "It needs `pip install clawdapus[redis]`.",
+        "pip install -q 'clawdapus[otel]'",
+    ],
+)
+def test_an_install_from_a_registry_is_found(line: str) -> None:
+    assert unpublished_installs(line) == [line]
+
+
+@pytest.mark.requirement("docs:links")
+def test_no_two_pages_below_docs_have_one_title() -> None:
+    titles = [
+        page.read_text(encoding="utf-8").partition("\n")[0]
+        for page in PAGES
+        if page.is_relative_to(ROOT / "docs")
+    ]
+    assert sorted(titles) == sorted(set(titles))
+
+
 @pytest.mark.requirement("docs:configs")
 def test_every_block_of_json_and_toml_is_what_it_says() -> None:
     read = [

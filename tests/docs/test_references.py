@@ -4,6 +4,8 @@ something in the repository.
 
 from __future__ import annotations
 
+import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from tests.docs.references import broken_references, is_public_source
 from tests.requirements import REQUIREMENTS
 
 PACKAGES = sorted(path.name for path in ROOT.glob("claw_*") if (path / "__init__.py").exists())
+DECISIONS = sorted((DOCS / "decisions").glob("0*.md"))
 FOLDERS = [*PACKAGES, "addons", "bench", "pods", "scripts", "tests"]
 
 
@@ -84,6 +87,34 @@ def test_a_reference_to_something_is_accepted(text: str) -> None:
     assert list(broken_references(text)) == []
 
 
+_COUNT_OF_LINES = re.compile(r"\b\d[\d,]* lines\b|^\| *lines\b", re.MULTILINE | re.IGNORECASE)
+
+
+@pytest.mark.requirement("docs:counts")
+@pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.stem)
+def test_a_decision_counts_no_lines_of_code(page: Path) -> None:
+    assert _COUNT_OF_LINES.findall(page.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.requirement("docs:counts")
+@pytest.mark.parametrize("text", ["270 lines", "about 1,100 lines here", "| lines of it | 9 |"])
+def test_a_count_of_lines_is_found(text: str) -> None:
+    assert _COUNT_OF_LINES.search(text)
+
+
+@pytest.mark.requirement("docs:dependencies")
+def test_every_dependency_has_its_reason() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    needed = [*project["dependencies"], *(each for extra in extras.values() for each in extra)]
+    names = {re.split(r"[<>=\[]", each)[0].lower() for each in needed} - {"clawdapus"}
+
+    page = (DOCS / "decisions" / "0005-dependencies.md").read_text(encoding="utf-8").lower()
+    reasons = [line.split(" | ")[0] for line in page.splitlines() if line.startswith("| ")]
+    missing = {name for name in names if not any(name in reason for reason in reasons)}
+    assert {name for name in missing if not name.startswith("opentelemetry-")} == set()
+
+
 @pytest.mark.requirement("docs:decisions")
 def test_the_index_of_decisions_has_every_page_with_its_title() -> None:
     rows = [
@@ -91,8 +122,9 @@ def test_the_index_of_decisions_has_every_page_with_its_title() -> None:
             f"| [{page.name[:4]}]({page.name}) | "
             f"{page.read_text(encoding='utf-8').splitlines()[0][len('# 0000: ') :]} |"
         )
-        for page in sorted((DOCS / "decisions").glob("0*.md"))
+        for page in DECISIONS
     ]
     index = (DOCS / "decisions" / "README.md").read_text(encoding="utf-8").splitlines()
     listed = [line for line in index if line.startswith("| [")]
-    assert [row.casefold() for row in listed] == [row.casefold() for row in rows]
+    assert listed == rows
+    assert [row for row in rows if row.split(" | ")[1][0].islower()] == []

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.readme import hidden_calls, seen_answer
 from tests.pods.processes import DESK, alive, children, eventually
 
 
@@ -59,6 +60,7 @@ def assert_nothing_is_left(tmp_path: Path, pids: dict[int, str]) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.requirement("docs:first-screen")
 @pytest.mark.requirement("pods:demo")
 def test_the_demo_shows_the_whole_job_and_leaves_nothing_behind(tmp_path: Path) -> None:
     with demo(tmp_path) as process:
@@ -97,7 +99,16 @@ def test_the_demo_shows_the_whole_job_and_leaves_nothing_behind(tmp_path: Path) 
         "== Every check passed",
     ):
         assert line in output, output
+    for words in (seen_answer(), *hidden_calls()):
+        assert words in as_running_text(output), words
     assert_nothing_is_left(tmp_path, pids)
+
+
+def as_running_text(output: str) -> str:
+    """Return the two columns of the demo's tables one after the other, without line breaks."""
+    rows = [line.split("│") for line in output.splitlines() if line.count("│") == 3]
+    columns = [" ".join(row[place] for row in rows) for place in (1, 2)]
+    return " ".join(" ".join(columns).split())
 
 
 NOBODY = {"OPENAI_API_KEY": "unused", "OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}

@@ -43,6 +43,26 @@ REQUIREMENTS: dict[str, Requirement] = {
         "CONTRIBUTING.md",
         "What code, tests, requirements and pages refer to is a page, and a section, of the repository.",
     ),
+    "docs:pictures": Requirement(
+        "CONTRIBUTING.md", "The drawn pictures are what the code and the pages say today."
+    ),
+    "docs:install": Requirement(
+        "CONTRIBUTING.md", "No page installs a package from a place where nobody has published it."
+    ),
+    "docs:dependencies": Requirement(
+        "decision 0005", "The page of dependencies has a reason for each dependency that there is."
+    ),
+    "docs:counts": Requirement(
+        "CONTRIBUTING.md", "No decision counts lines of code, since they change without it."
+    ),
+    "docs:first-screen": Requirement(
+        "README.md",
+        "The grant of the first screen compiles to the tools that it names, and the demo prints what it shows.",
+    ),
+    "docs:where": Requirement(
+        "ARCHITECTURE.md",
+        "The files and the test that decide about a native call before a managed one are named, and are there.",
+    ),
     "docs:decisions": Requirement(
         "CONTRIBUTING.md", "The index of decisions has every page, with its title."
     ),

@@ -5,7 +5,6 @@ the page can't switch off.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import urllib.error
 from collections.abc import Iterator
@@ -37,8 +36,6 @@ FLAGS = (
 SECONDS = 60
 """Seconds to wait at most: a machine may be busy."""
 expect.set_options(timeout=SECONDS * 1000)
-SCREENSHOT = os.environ.get("CLAW_SCREENSHOT")
-"""The file for a picture of the page, if somebody wants one (``make screenshot``)."""
 HIDDEN = [
     "model round 1",
     "desk.balance round 1",
@@ -130,10 +127,6 @@ def test_an_operator_finds_a_turn_reads_it_and_sees_its_hidden_requests_and_no_s
     rows.nth(1).click()
     browser.page.get_by_text("Response", exact=True).click()
     expect(shown).to_contain_text("desk__balance")
-    if SCREENSHOT:
-        rows.first.click()
-        expect(shown).to_contain_text("── round 1")
-        browser.page.screenshot(path=SCREENSHOT)
     everything = browser.received() + browser.page.content()
     assert "desk__balance" in everything
     assert any(

@@ -21,9 +21,9 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(SECONDS)]
 
 
 def command_of_page(place: int, words: str) -> list[str]:
-    """Return a command of Codex's page, with our words."""
+    """Return a command of the runners' page for Codex, with our words."""
     commands = [
-        block.text for block in blocks(ENTRANCES / "codex.md", "codex") if block.language == "sh"
+        block.text for block in blocks(ENTRANCES / "runners.md", "codex") if block.language == "sh"
     ]
     _, *arguments, _ = shlex.split(commands[place])
     return [
@@ -44,7 +44,7 @@ def run_codex(stage: Stage, entrance: str, command: list[str]) -> str:
         settings.parent.mkdir(parents=True)
         (page,) = [
             block.text
-            for block in blocks(ENTRANCES / "codex.md", "codex")
+            for block in blocks(ENTRANCES / "runners.md", "codex")
             if block.language == "toml"
         ]
         by_base_url = page.replace("http://cllama:8080", stage.pod.url)
