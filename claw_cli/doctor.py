@@ -83,7 +83,10 @@ def listener(text: str) -> Listener | None:
 
 
 def _get(url: str) -> tuple[int, object]:
-    """Return (status, JSON): (0, None) if nobody answers in HTTP and JSON, and None for an error."""
+    """Return status and JSON. Without an answer in HTTP and JSON they are 0 and None.
+
+    An error has its status, and None.
+    """
     try:
         with _http_client().open(url, timeout=_SECONDS) as response:
             return response.status, json.loads(response.read(_MAX_BYTES))

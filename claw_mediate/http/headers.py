@@ -68,8 +68,10 @@ _OVERRIDES = (
     "x-http-method-override", "x-http-method", "x-method-override",
     "x-method", "method-override", "x-original-method", "x-forwarded-method",
     "x-original-url", "x-original-uri", "x-original-path", "x-rewrite-url", "x-override-url",
-    "x-forwarded-uri", "x-forwarded-path", "x-forwarded-prefix", "x-envoy-original-path", "x-real-path",
-    "forwarded", "x-forwarded-host", "x-forwarded-server", "x-original-host", "x-http-host-override", "x-host",
+    "x-forwarded-uri", "x-forwarded-path", "x-forwarded-prefix",
+    "x-envoy-original-path", "x-real-path",
+    "forwarded", "x-forwarded-host", "x-forwarded-server",
+    "x-original-host", "x-http-host-override", "x-host",
 )  # fmt: skip
 OVERRIDES = frozenset(chain.from_iterable(map(_spellings, _OVERRIDES)))
 """Headers by which a server takes a request for one of another method, path or

@@ -1,6 +1,7 @@
 """The addon of the script: puts mitmproxy's requests before the mediator, and its decisions back.
 
-    requestheaders   is it governed, and who asks; a request that need not be read is forwarded from here, streaming
+    requestheaders   is it governed, and who asks; a request that need not be read is forwarded from
+                     here, streaming
     request          the body is there: mediate, or forward
 
 Both deciding hooks fail closed. What follows a decision is in ``lifecycle``, which outlives this

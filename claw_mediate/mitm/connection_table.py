@@ -1,11 +1,14 @@
 """The runners' connections: which wait, which are in use, whose they are
 (docs/spec/mediation.md section 1).
 
-    waits for a head   no complete head of a request yet, or none behind CONNECT: closed after ``HEAD_SECONDS``
-    idle               kept between two requests, with no stream open: closed after ``IDLE_SECONDS``, or ``HEAD_SECONDS``
-                       after the first byte of a head that is not complete
+    waits for a head   no complete head of a request yet, or none behind CONNECT: closed after
+                       ``HEAD_SECONDS``
+    idle               kept between two requests, with no stream open: closed after
+                       ``IDLE_SECONDS``, or ``HEAD_SECONDS`` after the first byte of a head that is
+                       not complete
     in use             a request waits for its answer, or streams: stays
-    tunnel             encrypted bytes to a host that is not governed: stays, by mitmproxy's own time-out
+    tunnel             encrypted bytes to a host that is not governed: stays, by mitmproxy's own
+                       time-out
 
 Only complete heads and ends of requests count as signs of life: single bytes and PINGs of HTTP/2 do
 not.

@@ -8,8 +8,9 @@ its requests are over. A
 a request ends           this is heard here, because the script may be broken or gone by then
 SIGTERM, SIGINT          nothing new is begun (503, retry later); a connection that waits for its
 next request is closed after a
-                         moment, since the request may be on its way. What was begun has ``cllama_drain_ms`` to end. Then it
-                         is cut off: runners that wait are told, and the journal knows where each turn goes on
+                         moment, since the request may be on its way. What was begun has
+                         ``cllama_drain_ms`` to end. Then it is cut off: runners that wait are told,
+                         and the journal knows where each turn goes on
 """
 
 import asyncio

@@ -3,7 +3,8 @@
 
     accepted    the key was let in: 2xx, and any other 4xx
     bad         401 or 403 with a code of a bad key: it is dead
-    doubtful    401 or 403 with no such code: a right, a region, moderation, or a bad key. The provider is asked
+    doubtful    401 or 403 with no such code: a right, a region, moderation, or a bad key. The
+                provider is asked
     account     402 or 429 with a code about the account: the key rests for all models
     throttled   any other 429: the key rests for that model
     unknown     3xx, 5xx, or no whole answer

@@ -1,8 +1,9 @@
 """The states of provider keys, in memory and in files that processes share (docs/decisions/0012).
 
-    dead    no request uses the key for ``RETRY_SECONDS``. Then one request tries it, and until that has its answer, or
-            ``RETRY_SECONDS`` again, the others go on as if the key were dead
-    rests   no request of one scope (a model), or of any, uses the key until a time at most ``MAX_REST_SECONDS`` ahead
+    dead    no request uses the key for ``RETRY_SECONDS``. Then one request tries it, and until that
+            has its answer, or ``RETRY_SECONDS`` again, the others go on as if the key were dead
+    rests   no request of one scope (a model), or of any, uses the key until a time at most
+            ``MAX_REST_SECONDS`` ahead
 
 A time further ahead than any state lasts was written by a clock that was wrong: then that state is
 over.

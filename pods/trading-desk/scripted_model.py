@@ -7,10 +7,13 @@ of intents.
 
     messages since the last user message     reply
     an intent has no fitting tool            "I have no tool for that …"
-    an intent has no result yet              the next call; all calls in one response if the user says "at once"
-    every intent has a result                the sentence of each result, with its numbers, or with the reason of its failure
+    an intent has no result yet              the next call; all calls in one response if the user
+                                             says "at once"
+    every intent has a result                the sentence of each result, with its numbers, or with
+                                             the reason of its failure
 
-    SCRIPTED_MODEL_KEY=… SCRIPTED_MODEL_RECORD=requests.jsonl uvicorn --factory scripted_model:application --port 4100
+    SCRIPTED_MODEL_KEY=… SCRIPTED_MODEL_RECORD=requests.jsonl \\
+        uvicorn --factory scripted_model:application --port 4100
 """
 
 from __future__ import annotations

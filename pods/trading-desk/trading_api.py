@@ -41,7 +41,8 @@ PRICES_CENTS = {
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS orders (
     id INTEGER PRIMARY KEY AUTOINCREMENT, claw_id TEXT NOT NULL, symbol TEXT NOT NULL,
-    side TEXT NOT NULL CHECK (side IN ('buy', 'sell')), quantity INTEGER NOT NULL CHECK (quantity > 0),
+    side TEXT NOT NULL CHECK (side IN ('buy', 'sell')),
+    quantity INTEGER NOT NULL CHECK (quantity > 0),
     cents INTEGER NOT NULL, status TEXT NOT NULL CHECK (status IN ('open', 'filled', 'cancelled')),
     created_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f+00:00', 'now')),
     shares INTEGER AS (CASE side WHEN 'buy' THEN quantity ELSE -quantity END)
@@ -56,10 +57,12 @@ RESERVED = (
     "SELECT TOTAL(cents * shares) FROM orders WHERE claw_id = ? AND status = 'open' AND side "
     "= 'buy'"
 )
-POSITIONS = """SELECT symbol, SUM(shares) AS quantity FROM orders WHERE claw_id = ? AND status = 'filled'
+POSITIONS = """SELECT symbol, SUM(shares) AS quantity FROM orders
+    WHERE claw_id = ? AND status = 'filled'
     GROUP BY symbol HAVING SUM(shares) > 0 ORDER BY symbol"""
 SELLABLE = """SELECT TOTAL(shares) FROM orders
-    WHERE claw_id = ? AND symbol = ? AND (status = 'filled' OR (status = 'open' AND side = 'sell'))"""
+    WHERE claw_id = ? AND symbol = ?
+    AND (status = 'filled' OR (status = 'open' AND side = 'sell'))"""
 INSERT = (
     "INSERT INTO orders (claw_id, symbol, side, quantity, cents, status) VALUES (?, ?, ?, ?, "
     "?, ?) RETURNING *"

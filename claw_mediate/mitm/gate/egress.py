@@ -3,7 +3,7 @@ blocks them (decision 0024).
 
     what comes                                       allow              deny
     CONNECT                                          its tunnel         403
-    TLS, no governed name in address or SNI          passes encrypted   is closed, with one line in the log
+    TLS, no governed name in address or SNI          passes encrypted   is closed, one line of log
     HTTP                                             passes             403
     HTTP that names a governed host in its Host      403                403
     anything to a private or special address         403, or 502        403

@@ -1,10 +1,13 @@
 """Forwarded requests on mitmproxy's flows: how they are sent, and what becomes of their responses.
 
-    send              another destination and credential, without headers of one connection only; the body unchanged
-    begin_response    every byte at once, with a copy that is read for its usage; a short error is held back until it is whole
+    send              another destination and credential, without headers of one connection only;
+                      the body unchanged
+    begin_response    every byte at once, with a copy that is read for its usage; a short error is
+                      held back until it is whole
     end_response      removes our keys from a provider's error
     finish            reports the end to the mediator
-    finish_lost       reports those of a connection that is gone, whose end mitmproxy does not report
+    finish_lost       reports those of a connection that is gone, whose end mitmproxy does not
+                      report
 
 Successful responses are never changed, and never held back.
 """

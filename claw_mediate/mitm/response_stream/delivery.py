@@ -1,10 +1,13 @@
 """The delivery of an answer: it ends when the last byte has left the process
 (docs/spec/mediation.md section 5).
 
-    expect          the answer is whole, and goes to the layers of its connection; HTTP/2 may hold it back for want of a window
-    note_sent       its last byte goes to the socket now. What the kernel does not take waits in the buffer of the transport
-    it is delivered that buffer is empty: the kernel has the answer, whether or not the runner reads it
-    it is lost      the runner leaves before, by the end or a reset of its stream or connection
+    expect          the answer is whole, and goes to the layers of its connection; HTTP/2 may hold
+                    it back for want of a window
+    note_sent       its last byte goes to the socket now. What the kernel does not take waits in the
+                    buffer of the transport
+    is delivered    that buffer is empty: the kernel has the answer, whether or not the runner reads
+                    it
+    is lost         the runner leaves before, by the end or a reset of its stream or connection
 
 The buffer is looked at and never limited: a limit of zero bytes would keep mitmproxy from reading
 this connection until all is sent, and a runner that first writes its next request would wait

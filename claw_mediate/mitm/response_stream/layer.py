@@ -1,9 +1,12 @@
 """mitmproxy's HTTP stream, extended (``door``).
 
-    chunks            a response may come from a source: headers at once, then chunks, each pulled by a blocking hook
-    early responses   a request that is refused for its headers or its size is answered before its body is there
+    chunks            a response may come from a source: headers at once, then chunks, each pulled
+                      by a blocking hook
+    early responses   a request that is refused for its headers or its size is answered before its
+                      body is there
     size limits       apply to what must be whole to be read; what streams through is not counted
-    fallbacks         a provider that gives no response becomes a refusal in the dialect's shape, which names no address
+    fallbacks         a provider that gives no response becomes a refusal in the dialect's shape,
+                      which names no address
 
 The states are mitmproxy's own (``mitmproxy.proxy.layers.http.HttpStream``).
 """

@@ -2,11 +2,14 @@
 
 Odd traffic:
 
-    trailers of a chunked message     mitmproxy raises, and the peer hangs: they are read and dropped
-    a WebSocket over HTTP/2           (RFC 8441) ends the whole connection: it becomes a request that can be refused
-    a head, a chunk's head, or        are buffered without a limit: beyond a megabyte the connection is closed
-    endless pipelined requests
-    h3 offered over TCP               is accepted, and crashes the connection, which has no HTTP/3: it is not accepted
+    trailers of a chunked message     mitmproxy raises, and the peer hangs: they are read and
+                                      dropped
+    a WebSocket over HTTP/2           (RFC 8441) ends the whole connection: it becomes a request
+                                      that can be refused
+    a head, a chunk's head, or        are buffered without a limit: beyond a megabyte the connection
+    endless pipelined requests        is closed
+    h3 offered over TCP               is accepted, and crashes the connection, which has no HTTP/3:
+                                      it is not accepted
 
 Back-pressure: mitmproxy buffers without a limit what an HTTP/2 peer gives no window for, and an
 upload while its provider is being connected. A task that reads a connection waits before it reads

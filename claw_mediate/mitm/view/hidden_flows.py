@@ -1,10 +1,11 @@
 """Hidden requests as flows of their own: each round of the model and each tool call
 (``docs/spec/inspect.md``, decision 0025).
 
-    who hears of them   the view, the dumper, and what saves flows; never a script, nor an addon that changes flows
+    who hears of them   the view, the dumper, and what saves flows; never a script, nor an addon
+                        that changes flows
     when                a flow is there as soon as it is asked, and has its response later
-    the parent          the flow of the runner's request: it is shown with the provider that is asked, and gets the turn's line
-                        of history when the turn is over
+    the parent          the flow of the runner's request: it is shown with the provider that is
+                        asked, and gets the turn's line of history when the turn is over
 
 While nobody observes flows, none is made. Metadata is plain values, because flows are copied and
 saved with it.

@@ -1,10 +1,12 @@
 """Redaction of flows: a flow never holds a secret, and what is sent does
 (``docs/spec/inspect.md``, decision 0025).
 
-    heads      credentials become dots before any other addon hears of the flow, and so do known secrets in headers and the
-               target; the originals are put back into a copy as the head leaves
+    heads      credentials become dots before any other addon hears of the flow, and so do known
+               secrets in headers and the target; the originals are put back into a copy as the head
+               leaves
     bodies     are kept without known secrets, and cut if they are long; what is sent is whole
-    streams    are not kept; if an option keeps them (``store_streamed_bodies``), they are cleared after they have passed
+    streams    are not kept; if an option keeps them (``store_streamed_bodies``), they are cleared
+               after they have passed
 
 While nobody observes flows, only headers with credentials are redacted. Originals live as long as
 their flow is under way. The addon stands before all scripts, and outlives them.
