@@ -85,8 +85,10 @@ class AgentRequest(NamedTuple):
 def has_credential_in_query(path: str) -> bool:
     """Return True if a path's query may name a credential.
 
-    >>> has_credential_in_query("/v1/messages?beta=true"),
-    has_credential_in_query("/chat/completions?%6bey=AIza") (False, True)
+    >>> has_credential_in_query("/v1/messages?beta=true")
+    False
+    >>> has_credential_in_query("/chat/completions?%6bey=AIza")
+    True
     """
     query = path.partition("?")[2]
     if not query:
@@ -101,8 +103,10 @@ def has_credential_in_headers(headers: Sequence[tuple[str, str]]) -> bool:
     """Return True if a header that goes to the provider may hold a credential, or
     say whose is used.
 
-    >>> has_credential_in_headers([("User-Agent", "x")]),
-    has_credential_in_headers([("X_Portkey_Api_Key", "y")]) (False, True)
+    >>> has_credential_in_headers([("User-Agent", "x")])
+    False
+    >>> has_credential_in_headers([("X_Portkey_Api_Key", "y")])
+    True
     """
     names = (
         {name.lower().replace("_", "-") for name, _ in headers} - CREDENTIALS - _HARMLESS_HEADERS
@@ -114,8 +118,10 @@ def is_ordinary_body(body: bytes) -> bool:
     """Return True if a body is one short JSON object of known members, none of
     which can hold a credential.
 
-    >>> is_ordinary_body(b'{"model": "a", "messages": []}'), is_ordinary_body(b'{"model": "a",
-    "api_key": "b"}') (True, False)
+    >>> is_ordinary_body(b'{"model": "a", "messages": []}')
+    True
+    >>> is_ordinary_body(b'{"model": "a", "api_key": "b"}')
+    False
     """
     if len(body) > _MAX_READ_BYTES:
         return False
