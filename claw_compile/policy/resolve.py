@@ -4,10 +4,12 @@ What an agent's own key does with the pod's default (docs/spec/compile.md, "Tool
 "count"):
 
     tools surfaces feeds skills   absent inherits, a list replaces, ``...`` splices, ``[]``
-    suppresses models cllama-env             key by key, the service wins; ``models: {}`` or
-    ``null`` suppresses tool-policy budget memory     replaced whole; ``null`` suppresses cllama
-    replaced whole; ``null`` suppresses context.blocks                replaced whole; ``[]`` and
-    ``null`` suppress
+                                  suppresses
+    models cllama-env             key by key, the service wins; ``models: {}`` or ``null``
+                                  suppresses
+    tool-policy budget memory     replaced whole; ``null`` suppresses
+    cllama                        replaced whole; ``null`` suppresses
+    context.blocks                replaced whole; ``[]`` and ``null`` suppress
 
 Other rules:
 

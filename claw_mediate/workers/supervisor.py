@@ -1,18 +1,19 @@
 """The supervisor of a proxy with workers: ``claw proxy --workers N`` (decision 0035).
 
-the start             the first worker alone: it makes what all use (mitmproxy's CA, the state's
-tables), and notices an address
-                      that somebody else listens on. When its listeners are open, the others follow
-a worker dies         another takes its place at once; one that dies again within a minute waits,
-each time twice as long a worker hangs        its loop is asked every ``ALIVE_SECONDS``; after
-``MAX_SILENT`` questions without any word of it, it is
-                      killed, and replaced
-one does not start    the first time: all end, with its exit code. Later only after
-``MAX_FAILED_STARTS``, with the same waits SIGTERM, SIGINT       all workers get it, and drain; the
-exit code is the greatest of those that had opened their listeners.
-                      One that has not ended ``LATE_SECONDS`` after its time for that is killed
-SIGHUP                all workers get it
-the supervisor dies   its workers notice, stop to listen at once, and drain
+    the start             the first worker alone: it makes what all use (mitmproxy's CA, the state's
+                          tables), and notices an address that somebody else listens on. When its
+                          listeners are open, the others follow
+    a worker dies         another takes its place at once; one that dies again within a minute
+                          waits, each time twice as long
+    a worker hangs        its loop is asked every ``ALIVE_SECONDS``; after ``MAX_SILENT`` questions
+                          without any word of it, it is killed, and replaced
+    one does not start    the first time: all end, with its exit code. Later only after
+                          ``MAX_FAILED_STARTS``, with the same waits
+    SIGTERM, SIGINT       all workers get it, and drain; the exit code is the greatest of those that
+                          had opened their listeners. One that has not ended ``LATE_SECONDS`` after
+                          its time for that is killed
+    SIGHUP                all workers get it
+    the supervisor dies   its workers notice, stop to listen at once, and drain
 
 Workers are forks of this process, which has imported what they need and done nothing else: it has
 one thread and no event loop.

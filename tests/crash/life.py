@@ -47,6 +47,8 @@ class Mortality(NamedTuple):
     seed: str
     deaths: int
     died: Path
+    up: Path
+    """The numbers of the workers that have opened their listeners, a line each time."""
     output: Path
 
     def doom(self, worker: int) -> Doom | None:
@@ -74,17 +76,19 @@ def _work(port: int, env: Mapping[str, str], mortality: Mortality) -> None:
     assert worker is not None
     fate = Fate(mortality.doom(worker.number), mortality.died)
     fate.arm()
-    asyncio.run(_serve_with_others(worker, port, env, fate))
+    asyncio.run(_serve_with_others(worker, port, env, fate, mortality.up))
 
 
 async def _serve_with_others(
-    worker: workers.Worker, port: int, env: Mapping[str, str], fate: Fate
+    worker: workers.Worker, port: int, env: Mapping[str, str], fate: Fate, up: Path
 ) -> None:
     mediator = _mediator(env)
     server = await asyncio.start_server(
         partial(_answer, mediator, fate), "127.0.0.1", port, reuse_port=True
     )
     await worker.begin()
+    with up.open("a", encoding="utf-8") as out:
+        out.write(f"{worker.number}\n")
     await server.serve_forever()
 
 

@@ -176,6 +176,7 @@ class Workers:
         self._mortality = mortality
         self._random = random.Random(mortality.seed)
         mortality.died.touch()
+        mortality.up.touch()
         self._process = _PROCESSES.Process(
             target=life.live_as_workers, args=(pod.port, pod.env(), mortality)
         )
@@ -188,6 +189,10 @@ class Workers:
     def is_alive(self) -> bool:
         return self._process.is_alive()
 
+    @property
+    def all_have_been_up(self) -> bool:
+        return len({*self._mortality.up.read_text(encoding="utf-8").split()}) == _WORKERS
+
     def start(self) -> None:
         self._process.start()
 
@@ -199,9 +204,13 @@ class Workers:
         ]
 
     def passes(self, point: str) -> None:
-        """Kill one of the workers now and then, whichever it is."""
+        """Kill one of the workers now and then, whichever it is.
+
+        Until each has been up, none is killed: the supervisor ends where one does not start at all.
+        """
         if (
             self._random.random() < _CHANCE_OUTSIDE
+            and self.all_have_been_up
             and self.deaths < self._mortality.deaths
             and (pids := self.workers())
         ):
@@ -307,7 +316,8 @@ class Scene:
         self.pod.port = free_port()
         output = self.home / "stdout.log"
         self.proxy = proxy = Workers(
-            self.pod, life.Mortality(self.seed, deaths, self.home / "died", output)
+            self.pod,
+            life.Mortality(self.seed, deaths, self.home / "died", self.home / "up", output),
         )
         self.books.listeners[self.name] = proxy.passes
         proxy.start()

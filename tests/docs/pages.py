@@ -1,9 +1,10 @@
 """The pages as the tests read them: fenced blocks with the words behind their language, and tables.
 
 ```python run          code that runs as it stands, in the environment of its page
-```sh env              the environment that ``claw compile`` gives an agent, byte for byte except
-for its token ```sh start            the command that starts the proxy ```sh first-hour …     the
-README's path to the first answer, run by test_first_hour.py
+```sh env              the environment that ``claw compile`` gives an agent, byte for byte
+                       except for its token
+```sh start            the command that starts the proxy
+```sh first-hour …     the README's path to the first answer, run by test_first_hour.py
 """
 
 from __future__ import annotations

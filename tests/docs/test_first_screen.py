@@ -74,7 +74,7 @@ def test_a_reader_finds_who_decides_about_a_native_call_before_a_managed_one() -
     named = re.findall(r"`([^`]+)`", row)
     assert named[0] == "claw_mediate/core/judge.py"
     judge = (ROOT / named[0]).read_text(encoding="utf-8")
-    assert "native before a managed or unknown call" in judge
+    assert "a native call before one of ours" in judge
 
     tests = "\n".join(file.read_text(encoding="utf-8") for file in ROOT.glob("tests/**/test_*.py"))
     assert f"def {named[1]}(" in tests

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from claw_contract.redaction.redactor import Redactor
+from claw_contract.toolhost_file import McpServerSection
 from claw_mcp.channels import DiscoveryError
 from claw_mcp.discovery import ServerListing, discover
 from claw_mcp.http_channel import HttpServer
-from claw_tools.settings import McpServerSettings
 from tests.mcp.calling import Caller, error_of, tool, until
 from tests.mcp.scripted_server import ECHO, HANDSHAKE, STATELESS, Exchange, ScriptedServer
-from tests.tools.serving import behind
+from tests.tools.serving import NamedSection, behind
 
 CLIENT = {"name": "test", "version": "1"}
 MIB = 1024 * 1024
@@ -304,7 +304,7 @@ async def test_the_same_refusals_of_a_call_end_a_session_for_the_proxy_and_the_t
     assert len(server.of("tools/call")) == 3
 
     server.received.clear()
-    async with behind(McpServerSettings("desk", url=server.url)) as desk:
+    async with behind(NamedSection("desk", McpServerSection(url=server.url))) as desk:
         await desk.call("echo", text="a")
         server.says("tools/call", refuse)
         await desk.fails("echo", text="b")
@@ -338,7 +338,7 @@ async def test_a_server_that_refuses_the_answer_to_its_ping_ends_no_session(
     assert len(server.of("initialize")) == 1
 
     server.received.clear()
-    async with behind(McpServerSettings("desk", url=server.url)) as desk:
+    async with behind(NamedSection("desk", McpServerSection(url=server.url))) as desk:
         server.says("tools/call", ping_first)
         server.says("", refuse)
         await desk.call("echo", text="a")

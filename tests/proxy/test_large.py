@@ -150,8 +150,9 @@ def test_a_chat_beyond_the_limit_is_a_413_in_the_dialects_shape_at_once(
     assert (seen.status, error[name]) == (413, value)
     assert "body_size_limit" in error["message"]
     assert wired.wire.seen == []
-    # As a body grows, its buffer is moved once, from the heap to pages of its own.
-    assert wired.pod.memory() - before < (112 << 20 if chunked else SLACK)
+    # A body of 64 MB that grows is moved now and then: for a moment there are two buffers of it.
+    two_buffers = 128 << 20
+    assert wired.pod.memory() - before < (two_buffers if chunked else SLACK)
 
 
 @pytest.mark.requirement("large:limit")
