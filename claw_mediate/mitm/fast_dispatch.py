@@ -102,11 +102,14 @@ class FastManager(addonmanager.AddonManager):
         await self.trigger_event(event)
         (message, *_) = _args(event)
         # Every event of a flow brings an update, which mostly nobody handles.
-        is_heard = isinstance(message, flow.Flow) and _any_handles(
-            self.candidates(hooks.UpdateHook.name), hooks.UpdateHook.name
-        )
-        if is_heard:
+        if isinstance(message, flow.Flow) and self._may_hear(hooks.UpdateHook.name):
             await self.trigger_event(hooks.UpdateHook([message]))
+
+    def _may_hear(self, name: str) -> bool:
+        try:
+            return _any_handles(self.candidates(name), name)
+        except Exception:  # noqa: BLE001 - an addon that can't be read: the event logs it
+            return True
 
     def candidates(self, name: str) -> list[Any]:
         known: dict[str, tuple[list[Any], list[Any]]] = self.__dict__.setdefault(

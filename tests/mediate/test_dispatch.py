@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from mitmproxy import addonmanager, connection, ctx, exceptions, http, log, options
 from mitmproxy.proxy import commands
@@ -93,6 +93,12 @@ class Unreadable(Made):
         raise ValueError(f"{self.name} can't be read")
 
 
+class UnreadableUpdates(Made):
+    @property
+    def update(self) -> Any:
+        raise ValueError(f"{self.name} can't be read")
+
+
 class Own:
     """An addon like mitmproxy's own: its class defines all its handlers, once and for all."""
 
@@ -129,6 +135,8 @@ class Stage:
             return OwnOfUpdates(self, name) if plan.request.endswith("only") else Own(self, name)
         if plan.request == "can't be read":
             return Unreadable(self, name, Plan("nothing", plan.update, plan.nested))
+        if plan.update == "can't be read":
+            return UnreadableUpdates(self, name, plan)
         return Made(self, name, plan)
 
     def handler(self, addon: Made, event: str, doing: str) -> Any:
@@ -164,8 +172,8 @@ class Stage:
             "nests one": lambda: setattr(
                 addon, "addons", [self.make(f"{addon.name}+", Plan("hears", "awaits", None))]
             ),
-            "hears of updates from now on": lambda: setattr(
-                addon, "update", self.handler(addon, "update", "hears")
+            "hears of updates from now on": lambda: addon.__dict__.update(
+                update=self.handler(addon, "update", "hears")
             ),
             "hears no more": lambda: addon.__dict__.pop("update", None),
             "stops an iteration": lambda: next(iter(())),
@@ -221,6 +229,8 @@ class Lines(logging.Handler):
 
 @pytest.mark.requirement("dispatch:same")
 @given(st.lists(PLANS, max_size=6))
+@example([Plan("hears", "can't be read", None), Plan("hears", "hears", None)])
+@example([Plan("hears", "nothing", (Plan("hears", "can't be read", None),))])
 def test_any_addons_hear_the_same_in_the_same_order_as_from_mitmproxy_itself(
     plans: list[Plan],
 ) -> None:
