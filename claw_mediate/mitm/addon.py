@@ -23,6 +23,7 @@ from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Forward, Request, RunnerResponse, refuse
 from claw_mediate.mediator import Mediator
 from claw_mediate.mitm import listeners, options
+from claw_mediate.mitm.addon_state import BASE_URL, AddonState, BuiltinAddons, destination
 from claw_mediate.mitm.connections import ConnectionsAddon, take_room
 from claw_mediate.mitm.fast_dispatch import DispatchAddon
 from claw_mediate.mitm.flow_state import is_recorded
@@ -30,7 +31,6 @@ from claw_mediate.mitm.gate import guard
 from claw_mediate.mitm.gate.egress import EgressAddon
 from claw_mediate.mitm.gate.guard import GuardAddon
 from claw_mediate.mitm.gate.tls_ca import TlsCaAddon
-from claw_mediate.mitm.governance import BASE_URL, BuiltinAddons, Governance, destination
 from claw_mediate.mitm.lifecycle import Lifecycle
 from claw_mediate.mitm.metrics import MetricsAddon
 from claw_mediate.mitm.passthrough import forward
@@ -57,26 +57,26 @@ def install_addons(builtin: BuiltinAddons) -> Lifecycle:
     installed: Lifecycle | None = addons.get(Lifecycle.name)
     if installed is not None:
         return installed
-    governance = Governance(options.event_log(builtin), builtin)
+    addon_state = AddonState(options.event_log(builtin), builtin)
     if (worker := workers.current()) is not None:
-        governance.events.origin = {"worker": worker.number}
-    RedactionAddon(governance).install()
+        addon_state.events.origin = {"worker": worker.number}
+    RedactionAddon(addon_state).install()
     metrics, tls_ca, retention = (
-        MetricsAddon(governance),
-        TlsCaAddon(governance),
-        RetentionAddon(governance),
+        MetricsAddon(addon_state),
+        TlsCaAddon(addon_state),
+        RetentionAddon(addon_state),
     )
     observers = (builtin.view, retention, builtin.dumper, builtin.save, builtin.savehar)
-    governance.observers = tuple(each for each in observers if each is not None)
+    addon_state.observers = tuple(each for each in observers if each is not None)
     addons.add(
-        ConnectionsAddon(governance),
-        DoorAddon(governance),
-        EgressAddon(governance),
-        GuardAddon(governance),
+        ConnectionsAddon(addon_state),
+        DoorAddon(addon_state),
+        EgressAddon(addon_state),
+        GuardAddon(addon_state),
         tls_ca,
     )
-    addons.add(DispatchAddon(governance), retention, metrics, CommandsAddon(governance))
-    lifecycle = Lifecycle(governance, metrics, tls_ca)
+    addons.add(DispatchAddon(addon_state), retention, metrics, CommandsAddon(addon_state))
+    lifecycle = Lifecycle(addon_state, metrics, tls_ca)
     addons.add(lifecycle)
     addons.chain.insert(0, addons.chain.pop())
     return lifecycle
@@ -136,7 +136,7 @@ class Cllama:
     def done(self) -> None:
         """Note that this script is gone, whatever comes next."""
         if self._mediator is not None:
-            self._installed().governance.has_script = False
+            self._installed().addon_state.has_script = False
 
     def running(self) -> Any:
         """Open the listeners.
@@ -153,9 +153,9 @@ class Cllama:
     async def requestheaders(self, flow: http.HTTPFlow) -> None:
         """Identify the agent, and decide what needs no body."""
         lifecycle = self._installed()
-        governance = lifecycle.governance
-        governance.refresh_hosts()
-        if not governance.governs(flow) or self._mediator is None or is_recorded(flow):
+        addon_state = lifecycle.addon_state
+        addon_state.refresh_hosts()
+        if not addon_state.governs(flow) or self._mediator is None or is_recorded(flow):
             return  # an ungoverned flow is egress's, and without a mediator the guard refuses
         if guard.is_answered(flow):
             return
@@ -165,7 +165,7 @@ class Cllama:
         if (problem := guard.head_problem(own)) is not None:
             decision = refuse(own.path, 400, "malformed_request", problem)
         else:
-            decision = await self._decide_by_head(flow, _request(flow, own, governance))
+            decision = await self._decide_by_head(flow, _request(flow, own, addon_state))
         if isinstance(decision, RunnerResponse):
             await lifecycle.answer(flow, decision)
             if flow.request.headers.pop("expect", None) is not None and flow.response is not None:
@@ -192,7 +192,7 @@ class Cllama:
         admitted = self._mediator.admit(request)
         if isinstance(admitted, RunnerResponse):
             return admitted
-        if not take_room(self._installed().governance, flow, admitted.agent.id):
+        if not take_room(self._installed().addon_state, flow, admitted.agent.id):
             return self._installed().refuse_connection(flow, admitted)
         add_secrets(flow, partial(self._mediator.secrets, admitted))
         if not self._mediator.must_read(admitted, request):
@@ -214,7 +214,7 @@ class Cllama:
         if admitted is None or flow.response is not None or self._mediator is None:
             return
         flow.metadata[hidden_flows.AGENT] = admitted.agent.id
-        request = _request(flow, original_request(flow), lifecycle.governance)
+        request = _request(flow, original_request(flow), lifecycle.addon_state)
         try:
             packed, body = original_body(flow), await _body(flow)
             if (
@@ -249,9 +249,11 @@ async def _body(flow: http.HTTPFlow) -> bytes:
     return await asyncio.to_thread(decode, body, applied, limit, _UNPACK_SECONDS)
 
 
-def _request(flow: http.HTTPFlow, own: http.Request, governance: Governance) -> Request:
+def _request(flow: http.HTTPFlow, own: http.Request, addon_state: AddonState) -> Request:
     """Return the request for the mediator, without its body."""
-    host = destination(flow, governance.hosts)
-    assert host is BASE_URL or host in governance.hosts.values()
+    host = destination(flow, addon_state.hosts)
+    assert host is BASE_URL or host in addon_state.hosts.values()
     headers = [(name, value) for name, value in own.headers.items(multi=True)]
-    return Request(own.method, own.path, headers, b"", host, hidden_flows.observe(flow, governance))
+    return Request(
+        own.method, own.path, headers, b"", host, hidden_flows.observe(flow, addon_state)
+    )

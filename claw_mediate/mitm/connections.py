@@ -18,7 +18,7 @@ from mitmproxy import connection, http, tcp
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
 from claw_contract.limits import LineLimit, raise_descriptor_limit
-from claw_mediate.mitm.governance import Governance
+from claw_mediate.mitm.addon_state import AddonState
 from claw_mediate.mitm.response_stream import patches
 
 SWEEP_SECONDS: Final = 2.0
@@ -32,7 +32,7 @@ _MAX_AGENT: Final = 8192
 _OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
-def take_room(governance: Governance, flow: http.HTTPFlow, agent_id: str) -> bool:
+def take_room(addon_state: AddonState, flow: http.HTTPFlow, agent_id: str) -> bool:
     """Note whose request this is.
 
     Return False if there is no room for it in the agent's share of the descriptors.
@@ -40,22 +40,22 @@ def take_room(governance: Governance, flow: http.HTTPFlow, agent_id: str) -> boo
     Room is made by closing connections of the same agent that have no request under way, the oldest
     first.
     """
-    table, client_id = governance.connections, flow.client_conn.id
+    table, client_id = addon_state.connections, flow.client_conn.id
     table.begin_request(client_id, flow.id)  # scripts come before the addon
     table.note_token(client_id, agent_id)
     while table.exceeds_share(client_id):
         if (unused := table.oldest_unused(client_id)) is None:
             return False
-        _close(governance, unused)
+        _close(addon_state, unused)
     return True
 
 
-def _close(governance: Governance, client_id: str) -> None:
+def _close(addon_state: AddonState, client_id: str) -> None:
     """Close a connection now, whatever it is doing: its descriptor is needed, or
     nobody is there.
     """
-    governance.connections.close(client_id)
-    handler = governance.builtin.proxyserver.connections.get(client_id)
+    addon_state.connections.close(client_id)
+    handler = addon_state.builtin.proxyserver.connections.get(client_id)
     transport = handler.transports.get(handler.client) if handler is not None else None
     if transport is None:
         return
@@ -70,11 +70,11 @@ class ConnectionsAddon:
 
     name = "claw-connections"
 
-    def __init__(self, governance: Governance) -> None:
-        self._governance = governance
-        self.table = governance.connections
-        self._events = governance.events
-        self._builtin = governance.builtin
+    def __init__(self, addon_state: AddonState) -> None:
+        self._addon_state = addon_state
+        self.table = addon_state.connections
+        self._events = addon_state.events
+        self._builtin = addon_state.builtin
         self._limit = LineLimit(max_lines=1)
         self._sweeping: asyncio.Task[None] | None = None
 
@@ -141,7 +141,7 @@ class ConnectionsAddon:
                     continue
                 if head_limit is not None:
                     self._report(f"no complete head of a request came in {head_limit:g} seconds")
-                _close(self._governance, client_id)
+                _close(self._addon_state, client_id)
 
     def _close_surplus(self) -> None:
         while (oldest := self.table.surplus()) is not None:
@@ -150,7 +150,7 @@ class ConnectionsAddon:
                 f"more than {most} descriptors for connections without a token: the "
                 "oldest were closed"
             )
-            _close(self._governance, oldest)
+            _close(self._addon_state, oldest)
 
     def _is_sending(self, client_id: str) -> bool:
         handler = self._builtin.proxyserver.connections.get(client_id)
@@ -179,5 +179,5 @@ class ConnectionsAddon:
             "error", error="descriptors_exhausted", reason=reason, limit=self._limit
         )
         if (oldest := self.table.most_dispensable()) is not None:
-            _close(self._governance, oldest)
+            _close(self._addon_state, oldest)
         return True

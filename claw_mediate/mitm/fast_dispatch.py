@@ -44,7 +44,7 @@ from typing import Any, get_args
 from mitmproxy import addonmanager, connection, ctx, exceptions, flow, hooks, http, log, optmanager
 
 from claw_mediate.mitm import merged_writes
-from claw_mediate.mitm.governance import Governance
+from claw_mediate.mitm.addon_state import AddonState
 
 _EXPECTED_NAMES = {
     "AddonManager.trigger_event": {"chain", "safecall", "invoke_addon", "exceptions", "AddonHalt"},
@@ -160,9 +160,9 @@ class DispatchAddon:
 
     name = "claw-dispatch"
 
-    def __init__(self, governance: Governance) -> None:
-        self._events = governance.events
-        self._builtin = governance.builtin
+    def __init__(self, addon_state: AddonState) -> None:
+        self._events = addon_state.events
+        self._builtin = addon_state.builtin
         self._problem: str | None = None
 
     def load(self, _loader: Any) -> None:

@@ -28,6 +28,7 @@ from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Forward, RunnerResponse, refuse_stopping
 from claw_mediate.mediator import Mediator
 from claw_mediate.mitm import flow_state, listeners
+from claw_mediate.mitm.addon_state import AddonState
 from claw_mediate.mitm.flow_state import (
     PendingRequest,
     TurnAnswer,
@@ -37,7 +38,6 @@ from claw_mediate.mitm.flow_state import (
 )
 from claw_mediate.mitm.gate import guard
 from claw_mediate.mitm.gate.tls_ca import TlsCaAddon
-from claw_mediate.mitm.governance import Governance
 from claw_mediate.mitm.metrics import MetricsAddon
 from claw_mediate.mitm.passthrough import forward
 from claw_mediate.mitm.response_stream import door
@@ -66,8 +66,8 @@ class Lifecycle:
 
     name = "claw-life"
 
-    def __init__(self, governance: Governance, metrics: MetricsAddon, tls_ca: TlsCaAddon) -> None:
-        self.governance = governance
+    def __init__(self, addon_state: AddonState, metrics: MetricsAddon, tls_ca: TlsCaAddon) -> None:
+        self.addon_state = addon_state
         self._metrics = metrics
         self._tls_ca = tls_ca
         self._settings: Settings | None = None
@@ -84,15 +84,15 @@ class Lifecycle:
         self._tls_ca.check(settings)
         listeners.check(settings)
         mediator = self._mediator_of(settings)
-        self.governance.apply(settings, mediator)
+        self.addon_state.apply(settings, mediator)
         return mediator
 
     def _mediator_of(self, settings: Settings) -> Mediator:
-        old = self.governance.mediator
+        old = self.addon_state.mediator
         if old is not None and (settings == self._settings or _is_shutting_down()):
             return old
         mediator = Mediator(
-            settings, self.governance.events, before=old.state if old is not None else None
+            settings, self.addon_state.events, before=old.state if old is not None else None
         )
         if (
             problem := mediator.missing() or self._observation_problem(mediator, settings)
@@ -118,8 +118,8 @@ class Lifecycle:
 
     async def running(self) -> None:
         """Prepare for the first requests, before the script opens the listeners."""
-        if self.governance.mediator is not None:
-            await self.governance.mediator.prepare()
+        if self.addon_state.mediator is not None:
+            await self.addon_state.mediator.prepare()
         gc.collect()
         # what was made by now stays: without this each full collection stops the loop for a tenth
         # of a second
@@ -144,14 +144,14 @@ class Lifecycle:
         pending = state_of(flow).pending
         assert pending is not None
         if pending.body is None:
-            pending.body = self.governance.body_bytes.hold(admitted.agent.id, pending.client_id)
+            pending.body = self.addon_state.body_bytes.hold(admitted.agent.id, pending.client_id)
         limit = pending.body.grow_to(size)
         if pending.done.done():  # its runner left while this was decided
             pending.body.release()
         if limit is None:
             return None
         reason = guard.describe_overflow(limit, admitted.agent.id)
-        self.governance.events.limited_event("error", error="bytes_in_flight", reason=reason)
+        self.addon_state.events.limited_event("error", error="bytes_in_flight", reason=reason)
         return guard.refuse_body(flow.request.path, limit)
 
     def refuse_connection(self, flow: http.HTTPFlow, admitted: Identity) -> RunnerResponse:
@@ -162,7 +162,7 @@ class Lifecycle:
             f"a request of agent {admitted.agent.id} was refused: it has too many connections "
             "or requests under way"
         )
-        self.governance.events.limited_event("error", error="too_many_connections", reason=reason)
+        self.addon_state.events.limited_event("error", error="too_many_connections", reason=reason)
         return guard.refuse_connection(flow.request.path)
 
     def take_admitted(self, flow: http.HTTPFlow) -> Identity | None:
@@ -229,7 +229,7 @@ class Lifecycle:
 
     def client_disconnected(self, client: connection.Client) -> None:
         self._runners.discard(client.id)
-        self.governance.body_bytes.release_all_of(client.id)
+        self.addon_state.body_bytes.release_all_of(client.id)
         if forward.has_forwarded(client.id):
             asyncio.get_running_loop().call_later(_LOST_SECONDS, forward.finish_lost, client.id)
         if _is_shutting_down():
@@ -237,8 +237,8 @@ class Lifecycle:
 
     async def done(self) -> None:
         """Drain at the end of the proxy; mitmproxy goes on to serve until this returns."""
-        if self.governance.mediator is not None and self._settings is not None:
-            await self._drain([self.governance.mediator, *self._retiring], self._settings.drain)
+        if self.addon_state.mediator is not None and self._settings is not None:
+            await self._drain([self.addon_state.mediator, *self._retiring], self._settings.drain)
         _flush_standard_streams()
         _ignore_signals()
 
@@ -249,7 +249,7 @@ class Lifecycle:
             mediator.stop()
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
-        connections = self.governance.builtin.proxyserver.connections
+        connections = self.addon_state.builtin.proxyserver.connections
         clients = {handler.client.id for handler in connections.values()}
         closing = asyncio.ensure_future(self._close_waiting())
         begun = [each for each in pending_requests() if _has_begun(each, clients)]
@@ -268,7 +268,7 @@ class Lifecycle:
         """Close the connections that wait for a request, after a moment in which
         those on their way are refused.
         """
-        connections = self.governance.builtin.proxyserver.connections
+        connections = self.addon_state.builtin.proxyserver.connections
         until = time.monotonic() + _GRACE_SECONDS
         is_over = False
         while not is_over:
@@ -281,7 +281,7 @@ class Lifecycle:
 
     def _waiting_clients(self) -> set[str]:
         """Return the clients that have sent no request yet, or wait to send the next one."""
-        connections = self.governance.builtin.proxyserver.connections.values()
+        connections = self.addon_state.builtin.proxyserver.connections.values()
         opened = time.time() - _FRESH_SECONDS
         fresh = {
             each.client.id for each in connections if (each.client.timestamp_start or 0.0) > opened

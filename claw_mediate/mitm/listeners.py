@@ -21,7 +21,7 @@ from mitmproxy import ctx, exceptions
 from mitmproxy.proxy import mode_servers
 from mitmproxy.tools import main
 
-from claw_mediate.mitm.governance import BuiltinAddons, log_to_stderr
+from claw_mediate.mitm.addon_state import BuiltinAddons, log_to_stderr
 from claw_mediate.settings import ADDRESS_SECONDS, Settings
 from claw_mediate.workers import worker as workers
 from claw_mediate.workers.worker import Worker

@@ -12,7 +12,7 @@ from weakref import WeakSet
 
 from claw_contract.secret import Secret
 from claw_mediate.mediator import Mediator
-from claw_mediate.mitm.governance import Governance
+from claw_mediate.mitm.addon_state import AddonState
 from claw_mediate.settings import ListenAddress
 from claw_mediate.telemetry.metrics import HealthSnapshot, Metrics, write_text
 from claw_mediate.telemetry.metrics_server import MetricsServer, Page, Sharing
@@ -31,10 +31,10 @@ class MetricsAddon:
 
     name = "claw-observe"
 
-    def __init__(self, governance: Governance) -> None:
+    def __init__(self, addon_state: AddonState) -> None:
         self.metrics = Metrics()
-        self._governance = governance
-        self._events = governance.events
+        self._addon_state = addon_state
+        self._events = addon_state.events
         self._is_counting = False
         self._mediator: Mediator | None = None
         self._mediators: WeakSet[Mediator] = (
@@ -145,7 +145,7 @@ class MetricsAddon:
                 )
         except TimeoutError:
             now = HealthSnapshot()
-        now = now._replace(ready=now.ready and self._governance.has_script)
+        now = now._replace(ready=now.ready and self._addon_state.has_script)
         turns = sum(mediator.turns_under_way for mediator in self._mediators)
         self.metrics.observe(now, turns, LineWriter.of(1).dropped)
 

@@ -16,7 +16,7 @@ from mitmproxy import ctx, exceptions, optmanager
 from mitmproxy.proxy import mode_servers
 from mitmproxy.utils import human
 
-from claw_mediate.mitm.governance import BuiltinAddons
+from claw_mediate.mitm.addon_state import BuiltinAddons
 from claw_mediate.settings import SETTINGS, Setting, parse_address
 from claw_mediate.telemetry import nonblocking_writer
 from claw_mediate.telemetry.event_log import EventLog

@@ -22,8 +22,8 @@ from mitmproxy.proxy.context import Context
 from claw_certs.ca import UnfitError, create_ca, parse_ca
 from claw_certs.key_file import CA_FILE, exposed_to, load_ca
 from claw_certs.store import DH_PARAMETERS
+from claw_mediate.mitm.addon_state import AddonState, BuiltinAddons
 from claw_mediate.mitm.gate.tls_ca import TlsCaAddon, pod_ca_problem
-from claw_mediate.mitm.governance import BuiltinAddons, Governance
 from claw_mediate.telemetry.event_log import EventLog
 from tests.certs.example_cas import INSIDE, LONG_AGO, NOW, YET_TO_COME, ca_request, pods_ca
 from tests.proxy.looking import taddons, tlsconfig
@@ -231,7 +231,7 @@ def test_a_confdir_is_checked_too_and_may_hold_any_sound_ca(pod: Pod) -> None:
 def test_the_end_of_a_ca_is_logged_once_a_day_from_thirty_days_before() -> None:
     log: list[bytes] = []
     days = iter([0, 300, 340, 340, 341, 366])
-    addon = TlsCaAddon(Governance(EventLog(log.append)), lambda: NOW + timedelta(days=next(days)))
+    addon = TlsCaAddon(AddonState(EventLog(log.append)), lambda: NOW + timedelta(days=next(days)))
     addon._authority = parse_ca(create_ca(ca_request()))
     said = []
     for _ in range(6):
@@ -248,7 +248,7 @@ def test_a_proxy_that_runs_for_half_a_year_shows_no_expired_certificate(tmp_path
     now = [NOW]
     with taddons.context(tlsconfig.TlsConfig()) as context:
         context.configure(context.master.addons.get("tlsconfig"), confdir=str(tmp_path / "private"))
-        addon = TlsCaAddon(Governance(EventLog([].append), BuiltinAddons.find()), lambda: now[0])
+        addon = TlsCaAddon(AddonState(EventLog([].append), BuiltinAddons.find()), lambda: now[0])
         first, other = (
             addon.leaf(connection(name)).cert for name in ("api.openai.com", "EU.api.openai.com")
         )
@@ -267,7 +267,7 @@ def test_every_runner_gets_a_certificate_for_one_name(tmp_path: Path, odd: str) 
     pods_ca(tmp_path)
     with taddons.context(tlsconfig.TlsConfig()) as context:
         context.configure(context.master.addons.get("tlsconfig"), confdir=str(tmp_path / "private"))
-        addon = TlsCaAddon(Governance(EventLog([].append), BuiltinAddons.find()))
+        addon = TlsCaAddon(AddonState(EventLog([].append), BuiltinAddons.find()))
         assert len(addon.leaf(connection(odd)).cert.altnames) == 1
 
 

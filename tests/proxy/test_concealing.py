@@ -9,8 +9,8 @@ import pytest
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import DOTS
 from claw_mediate.mitm import flow_state
+from claw_mediate.mitm.addon_state import AddonState
 from claw_mediate.mitm.flow_state import state_of
-from claw_mediate.mitm.governance import Governance
 from claw_mediate.mitm.view.hidden_flows import MAX_SHOWN
 from claw_mediate.mitm.view.redacted_message import redact_body, redact_head, restore
 from claw_mediate.mitm.view.redaction import RedactionAddon, original_request
@@ -22,7 +22,7 @@ KNOWN = Redactor([KEY])
 COOKIES = ("a=1", "b=2", "c=3")
 
 
-class KeyIsKnown(Governance):
+class KeyIsKnown(AddonState):
     def redactor(self) -> Redactor:
         return KNOWN
 

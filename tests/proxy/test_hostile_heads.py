@@ -9,7 +9,7 @@ import pytest
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import DOTS, Secret
 from claw_mediate.core import api_paths
-from claw_mediate.mitm.governance import canonical
+from claw_mediate.mitm.addon_state import canonical
 from claw_mediate.mitm.view.redacted_message import redact_head, shown_tokens
 from tests.proxy.looking import http, tflow
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from claw_mediate.mitm.governance import BuiltinAddons, Governance
+from claw_mediate.mitm.addon_state import AddonState, BuiltinAddons
 from claw_mediate.mitm.view import hidden_flows
 from claw_mediate.mitm.view.retention import RetentionAddon
 from claw_mediate.telemetry.event_log import EventLog
@@ -38,9 +38,9 @@ class Kept:
 @pytest.fixture
 def kept() -> Iterator[Kept]:
     with taddons.context(shown := view.View()) as context:
-        governance = Governance(EventLog([].append), BuiltinAddons.find())
-        governance.max_flows, governance.max_bytes = 50, 2_000_000
-        retention = RetentionAddon(governance)
+        addon_state = AddonState(EventLog([].append), BuiltinAddons.find())
+        addon_state.max_flows, addon_state.max_bytes = 50, 2_000_000
+        retention = RetentionAddon(addon_state)
         context.master.addons.add(retention)
         yield Kept(shown, retention)
 

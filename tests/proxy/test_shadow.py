@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from claw_mediate.core.observer import NO_OBSERVER, Subject
-from claw_mediate.mitm.governance import BuiltinAddons, Governance
+from claw_mediate.mitm.addon_state import AddonState, BuiltinAddons
 from claw_mediate.mitm.view import hidden_flows
 from claw_mediate.mitm.view.redaction import RedactionAddon
 from claw_mediate.telemetry.event_log import EventLog
@@ -275,15 +275,15 @@ def test_the_dumper_speaks_on_stderr_and_tells_no_secret(looked_at: Saved) -> No
 def test_where_nobody_looks_on_there_is_no_watch() -> None:
     savers = (dumper.Dumper(), save.Save(), savehar.SaveHar())
     with taddons.context(*savers) as context:
-        governance = redacting(context)
+        addon_state = redacting(context)
         context.options.flow_detail = 0
-        assert hidden_flows.observe(tflow.tflow(), governance) is None
+        assert hidden_flows.observe(tflow.tflow(), addon_state) is None
         context.options.flow_detail = 1
-        assert hidden_flows.observe(tflow.tflow(), governance) is not None
+        assert hidden_flows.observe(tflow.tflow(), addon_state) is not None
     with taddons.context(*savers, view.View()) as context:
-        governance = redacting(context)
+        addon_state = redacting(context)
         context.options.flow_detail = 0
-        assert hidden_flows.observe(tflow.tflow(), governance) is not None
+        assert hidden_flows.observe(tflow.tflow(), addon_state) is not None
 
 
 @pytest.mark.requirement("shadow:free")
@@ -294,7 +294,7 @@ def test_where_nobody_looks_on_no_request_is_described() -> None:
         exchange.on_failure("")
 
 
-def redacting(context: Any) -> Governance:
-    governance = Governance(EventLog([].append), BuiltinAddons.find())
-    context.master.addons.add(RedactionAddon(governance))
-    return governance
+def redacting(context: Any) -> AddonState:
+    addon_state = AddonState(EventLog([].append), BuiltinAddons.find())
+    context.master.addons.add(RedactionAddon(addon_state))
+    return addon_state

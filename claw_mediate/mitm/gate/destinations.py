@@ -14,7 +14,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from claw_contract.addresses import Address, Network, classify_address, is_in
-from claw_mediate.mitm.governance import canonical
+from claw_mediate.mitm.addon_state import canonical
 
 _PORTS: Final = {"http": 80, "https": 443}
 _PRIVATE: Final = "its address is private, and CLLAMA_EGRESS_NETWORKS does not open it"

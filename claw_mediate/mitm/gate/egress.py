@@ -32,8 +32,8 @@ from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 from OpenSSL import SSL
 
 from claw_contract.limits import LineLimit
+from claw_mediate.mitm.addon_state import AddonState, canonical
 from claw_mediate.mitm.gate import destinations, guard
-from claw_mediate.mitm.governance import Governance, canonical
 
 _DENIED = (403, "egress_denied", "this host is not governed, and egress is denied")
 _NOT_OVER_TLS = (
@@ -52,8 +52,8 @@ class EgressAddon:
 
     name = "claw-egress"
 
-    def __init__(self, governance: Governance) -> None:
-        self._governance = governance
+    def __init__(self, addon_state: AddonState) -> None:
+        self._addon_state = addon_state
         self._limit = LineLimit(max_lines=1)
 
     def running(self) -> None:
@@ -63,11 +63,11 @@ class EgressAddon:
         """Let TLS to ungoverned hosts pass; when egress is denied, go on to a
         handshake that fails.
         """
-        if not self._governance.denies_egress and not self._governs(
+        if not self._addon_state.denies_egress and not self._governs(
             data.context, data.client_hello.sni
         ):
             data.ignore_connection = True
-            self._governance.connections.note_tunnel(data.context.client.id)
+            self._addon_state.connections.note_tunnel(data.context.client.id)
 
     def tls_start_client(self, data: tls.TlsData) -> None:
         """Fail the handshake for an ungoverned host.
@@ -93,13 +93,13 @@ class EgressAddon:
         """
         # The script has just read which hosts are governed; without one the guard refuses whatever
         # was.
-        if self._governance.governs(flow) or flow.response is not None or self._is_governed(flow):
+        if self._addon_state.governs(flow) or flow.response is not None or self._is_governed(flow):
             return
         host = flow.request.host
-        if self._governance.denies_egress:
+        if self._addon_state.denies_egress:
             self._log_refusal(host, _UNGOVERNED)
             guard.refuse(flow, *_DENIED)
-        elif self._governance.refresh_hosts().keys() & _named_hosts(flow.request):
+        elif self._addon_state.refresh_hosts().keys() & _named_hosts(flow.request):
             guard.refuse(flow, *_NOT_OVER_TLS)
         elif (problem := self._find_problem(host)) is not None:
             self._log_refusal(host, problem)
@@ -119,8 +119,8 @@ class EgressAddon:
         ):
             data.server.error = "this is the proxy itself"
         if data.server.error is None and not self._is_configured(data.client, host, port):
-            data.server.error = destinations.find_refusal(host, self._governance.egress_networks)
-            destinations.check_dial(self._governance.egress_networks)
+            data.server.error = destinations.find_refusal(host, self._addon_state.egress_networks)
+            destinations.check_dial(self._addon_state.egress_networks)
 
     def server_connect_error(self, data: ServerConnectionHookData) -> None:
         """Log a connection that its address forbids."""
@@ -130,15 +130,15 @@ class EgressAddon:
 
     def _find_problem(self, host: str) -> str | None:
         """Return why an ungoverned host is refused, as far as its name tells."""
-        if self._governance.denies_egress:
+        if self._addon_state.denies_egress:
             return _UNGOVERNED
-        return destinations.find_refusal(host, self._governance.egress_networks)
+        return destinations.find_refusal(host, self._addon_state.egress_networks)
 
     def _is_configured(self, client: connection.Client, host: str, port: int) -> bool:
         """Return whether the configuration names this place: as a provider's, or as
         the other proxy of ``--mode``.
         """
-        mode, mediator = client.proxy_mode, self._governance.mediator
+        mode, mediator = client.proxy_mode, self._addon_state.mediator
         if isinstance(mode, ReverseMode | UpstreamMode) and mode.address == (host, port):
             return True
         providers = mediator.registry.all().values() if mediator is not None else ()
@@ -148,11 +148,11 @@ class EgressAddon:
     def _governs(self, context: Context, sni: str | None) -> bool:
         address = context.server.address
         names = (sni, address[0] if address else None)
-        return any(canonical(name) in self._governance.refresh_hosts() for name in names if name)
+        return any(canonical(name) in self._addon_state.refresh_hosts() for name in names if name)
 
     def _is_governed(self, flow: http.HTTPFlow) -> bool:
-        self._governance.refresh_hosts()
-        return self._governance.governs(flow)
+        self._addon_state.refresh_hosts()
+        return self._addon_state.governs(flow)
 
     def _log_refusal_of_tls(self, context: Context) -> None:
         address = context.server.address
@@ -175,7 +175,7 @@ class EgressAddon:
         metrics_port = ctx.options.cllama_metrics.rpartition(":")[2]
         page = {ctx.options.web_port} if "web_port" in ctx.options else set()
         metrics = {int(metrics_port)} if metrics_port.isdecimal() else set()
-        servers = self._governance.builtin.proxyserver.servers
+        servers = self._addon_state.builtin.proxyserver.servers
         return (
             {address[1] for server in servers for address in server.listen_addrs} | metrics | page
         )

@@ -16,9 +16,9 @@ from mitmproxy import http
 
 from claw_mediate.core.http import RunnerResponse, build_error_body, respond
 from claw_mediate.mitm import options
+from claw_mediate.mitm.addon_state import AddonState
 from claw_mediate.mitm.body_bytes import Limit
 from claw_mediate.mitm.flow_state import is_recorded, state_of
-from claw_mediate.mitm.governance import Governance
 
 TOO_LARGE = (
     413,
@@ -186,8 +186,8 @@ class GuardAddon:
 
     name = "claw-guard"
 
-    def __init__(self, governance: Governance) -> None:
-        self._governs = governance.governs
+    def __init__(self, addon_state: AddonState) -> None:
+        self._governs = addon_state.governs
 
     def configure(self, _updated: set[str]) -> None:
         options.check()

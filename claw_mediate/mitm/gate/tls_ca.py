@@ -31,7 +31,7 @@ from claw_certs.key_file import CA_FILE, load_ca
 from claw_certs.names import ascii_name, is_address
 from claw_certs.status import expires_soon
 from claw_certs.store import DH_PARAMETERS
-from claw_mediate.mitm.governance import Governance, canonical
+from claw_mediate.mitm.addon_state import AddonState, canonical
 from claw_mediate.settings import Settings
 
 _RENEWED_BEFORE = timedelta(days=7)
@@ -46,9 +46,9 @@ class TlsCaAddon:
     name = "claw-authority"
 
     def __init__(
-        self, governance: Governance, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self, addon_state: AddonState, now: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
-        self._governance = governance
+        self._addon_state = addon_state
         self._now = now
         self._authority: Authority | None = None  # None: mitmproxy makes its own, for every name
         self._checked: tuple[Path | None] | None = None
@@ -60,7 +60,7 @@ class TlsCaAddon:
 
         Raise ``RuntimeError`` if mitmproxy's has other parameters.
         """
-        config = self._governance.builtin.tlsconfig
+        config = self._addon_state.builtin.tlsconfig
         own, store = inspect.signature(config.get_cert), inspect.signature(CertStore.get_cert)
         if list(own.parameters) != ["conn_context"] or list(store.parameters)[1:3] != [
             "commonname",
@@ -102,7 +102,7 @@ class TlsCaAddon:
         name = _requested_name(conn_context)
         self._report_expiry()
         self._report_uncovered(name)
-        store: CertStore = self._governance.builtin.tlsconfig.certstore
+        store: CertStore = self._addon_state.builtin.tlsconfig.certstore
         names = self._spellings(name)
         entry = store.get_cert(str(names[0].value), names)
         if entry.cert.notafter - self._now() < _RENEWED_BEFORE:
@@ -142,7 +142,7 @@ class TlsCaAddon:
             problem or f"it expires on {self._authority.ends:%Y-%m-%d}: run `claw certs rotate`"
         )
         error = "ca_expired" if problem else "ca_expires"
-        self._governance.events.event("error", error=error, ca=self._authority.name, reason=reason)
+        self._addon_state.events.event("error", error=error, ca=self._authority.name, reason=reason)
 
     def _report_uncovered(self, name: str) -> None:
         authority = self._authority
@@ -160,12 +160,12 @@ class TlsCaAddon:
                 "a pod's CA signs for no address: runners reach this provider at the base-URL "
                 "entrance"
             )
-        self._governance.events.event(
+        self._addon_state.events.event(
             "error", error="ca_does_not_cover", ca=authority.name, host=name, reason=reason
         )
 
     def _governs(self, name: str) -> bool:
-        return canonical(name) in self._governance.refresh_hosts()
+        return canonical(name) in self._addon_state.refresh_hosts()
 
 
 def pod_ca_problem(directory: Path, authority: Authority | None) -> str | None:

@@ -19,8 +19,8 @@ from mitmproxy import connection, http
 from mitmproxy.proxy.layers import http as layers
 
 from claw_mediate.core.http import RunnerResponse
+from claw_mediate.mitm.addon_state import AddonState
 from claw_mediate.mitm.flow_state import ChunkSource, state_of
-from claw_mediate.mitm.governance import Governance
 from claw_mediate.mitm.response_stream import delivery, patches
 from claw_mediate.mitm.response_stream.layer import DoorStream
 
@@ -78,8 +78,8 @@ class DoorAddon:
 
     name = "claw-door"
 
-    def __init__(self, governance: Governance) -> None:
-        self._builtin = governance.builtin
+    def __init__(self, addon_state: AddonState) -> None:
+        self._builtin = addon_state.builtin
 
     def load(self, _loader: Any) -> None:
         """Install the stream. Raise ``RuntimeError`` for a mitmproxy that is built differently."""

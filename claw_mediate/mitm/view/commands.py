@@ -18,15 +18,15 @@ from mitmproxy import contentviews, ctx, exceptions, flow, http
 
 from claw_mediate import reload
 from claw_mediate.agents.directory import AgentDirectory, UnreadableDirectoryError
-from claw_mediate.mitm.governance import Governance
+from claw_mediate.mitm.addon_state import AddonState
 from claw_mediate.mitm.view import hidden_flows, replay, turn_view
 
 
 class CommandsAddon:
     name = "claw-commands"
 
-    def __init__(self, governance: Governance) -> None:
-        self._governance = governance
+    def __init__(self, addon_state: AddonState) -> None:
+        self._addon_state = addon_state
 
     def load(self, _loader: Any) -> None:
         contentviews.add(turn_view.TurnView)
@@ -49,7 +49,7 @@ class CommandsAddon:
 
     def reload(self) -> str:
         """Read agents and providers from their files again, now, and list what has changed."""
-        mediator = self._governance.mediator
+        mediator = self._addon_state.mediator
         if mediator is None:
             raise exceptions.CommandError("nothing is governed here: there is no server (-n)")
         try:
@@ -75,12 +75,12 @@ class CommandsAddon:
             result = replaying.result()
         except replay.NotReplayableError as error:
             raise exceptions.CommandError(str(error)) from error
-        if (view := self._governance.builtin.view) is not None:
+        if (view := self._addon_state.builtin.view) is not None:
             view.add([result.flow])
         return result.report
 
     def _flows(self) -> list[http.HTTPFlow]:
         """Return all flows that are kept; mitmdump keeps none."""
-        view = self._governance.builtin.view
+        view = self._addon_state.builtin.view
         kept = view.resolve("@all") if view is not None else ()
         return [each for each in kept if isinstance(each, http.HTTPFlow)]

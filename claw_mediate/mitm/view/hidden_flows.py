@@ -42,8 +42,8 @@ from claw_mediate.core.observer import (
     ResponseInfo,
 )
 from claw_mediate.http.headers import raw_headers
+from claw_mediate.mitm.addon_state import AddonState
 from claw_mediate.mitm.flow_state import flows_awaiting, state_of
-from claw_mediate.mitm.governance import Governance
 
 _log = logging.getLogger(__name__)
 
@@ -61,9 +61,9 @@ _PORTS = {"http": 80, "https": 443}
 _ENTRY_SECONDS = 1.0
 
 
-def observe(parent: http.HTTPFlow, governance: Governance) -> RequestObserver | None:
+def observe(parent: http.HTTPFlow, addon_state: AddonState) -> RequestObserver | None:
     """Return the observer of this flow's request; None while nobody observes flows."""
-    return _ParentObserver(parent, governance) if governance.is_observed() else None
+    return _ParentObserver(parent, addon_state) if addon_state.is_observed() else None
 
 
 def stop_waiting(parent: http.HTTPFlow) -> None:
@@ -105,12 +105,12 @@ def _fail_silently[**P, T](otherwise: T) -> Callable[[Callable[P, T]], Callable[
 class _Notifier:
     """Notifies the observers of a flow, and nobody else."""
 
-    def __init__(self, governance: Governance) -> None:
-        self._governance = governance
+    def __init__(self, addon_state: AddonState) -> None:
+        self._addon_state = addon_state
 
     def _notify(self, *events: hooks.Hook) -> None:
         for event in events:
-            for observer in self._governance.observers:
+            for observer in self._addon_state.observers:
                 with addonmanager.safecall():  # an observer's failure must not concern the turn
                     ctx.master.addons.invoke_addon_sync(observer, event)
 
@@ -118,8 +118,8 @@ class _Notifier:
 class _ParentObserver(_Notifier):
     """Observes a runner's request, which may begin a turn or join one."""
 
-    def __init__(self, parent: http.HTTPFlow, governance: Governance) -> None:
-        super().__init__(governance)
+    def __init__(self, parent: http.HTTPFlow, addon_state: AddonState) -> None:
+        super().__init__(addon_state)
         self._flow = parent
 
     @_fail_silently(None)
@@ -134,7 +134,7 @@ class _ParentObserver(_Notifier):
     def on_request(self, hidden: HiddenRequest) -> ExchangeObserver:
         if hidden.subject.kind == "model" and hidden.request.url:
             self._show_provider(hidden.request.url)
-        return _HiddenFlow(self._flow, hidden, self._governance)
+        return _HiddenFlow(self._flow, hidden, self._addon_state)
 
     @_fail_silently(None)
     def on_end(self, entry: bytes) -> None:
@@ -164,9 +164,9 @@ class _ParentObserver(_Notifier):
 
 class _HiddenFlow(_Notifier):
     def __init__(
-        self, parent: http.HTTPFlow, hidden: HiddenRequest, governance: Governance
+        self, parent: http.HTTPFlow, hidden: HiddenRequest, addon_state: AddonState
     ) -> None:
-        super().__init__(governance)
+        super().__init__(addon_state)
         self._started = time.monotonic()
         self._flow = _flow(parent, hidden)
         self._notify(HttpRequestHeadersHook(self._flow), HttpRequestHook(self._flow))

@@ -23,9 +23,9 @@ from mitmproxy.proxy.layers import http as layers
 
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import DOTS, Secret
+from claw_mediate.mitm.addon_state import AddonState
 from claw_mediate.mitm.flow_state import FlowRedaction, FlowState, Originals, release, state_of
 from claw_mediate.mitm.gate import guard
-from claw_mediate.mitm.governance import Governance
 from claw_mediate.mitm.view import hidden_flows
 from claw_mediate.mitm.view.redacted_message import (
     has_dots,
@@ -162,8 +162,8 @@ def _forget(flow: http.HTTPFlow, state: FlowState) -> None:
 class RedactionAddon:
     name = "claw-veil"
 
-    def __init__(self, governance: Governance) -> None:
-        self._governance = governance
+    def __init__(self, addon_state: AddonState) -> None:
+        self._addon_state = addon_state
 
     def install(self) -> None:
         """Add this before all scripts, and behind the addon that checks mitmproxy's
@@ -171,13 +171,13 @@ class RedactionAddon:
         """
         # The chain becomes a new list, because the present one may just be iterated over.
         addons = ctx.master.addons
-        place = addons.chain.index(self._governance.builtin.proxyauth) + 1
+        place = addons.chain.index(self._addon_state.builtin.proxyauth) + 1
         for name in _REDACTED_LOGGERS:
             logging.getLogger(name).addFilter(self._redact_record)
         addons.chain = [*addons.chain[:place], addons.register(self), *addons.chain[place:]]
 
     def configure(self, _updated: set[str]) -> None:
-        self._governance.options_changed()
+        self._addon_state.options_changed()
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:
         state = state_of(flow)
@@ -252,9 +252,9 @@ class RedactionAddon:
         mitmproxy logs the bytes.
         """
         is_plain = str(record.msg).startswith(_PLAIN_MESSAGES)
-        if not is_plain and (record.levelno >= logging.WARNING or self._governance.is_observed()):
+        if not is_plain and (record.levelno >= logging.WARNING or self._addon_state.is_observed()):
             record.msg, record.args = (
-                _short(self._governance.redactor().text(record.getMessage())),
+                _short(self._addon_state.redactor().text(record.getMessage())),
                 (),
             )
         return True
@@ -263,11 +263,11 @@ class RedactionAddon:
         self, flow: http.HTTPFlow, redaction: FlowRedaction
     ) -> Redactor | None:
         """Return the redactor for heads; None while nobody observes flows."""
-        if not self._governance.is_observed():
+        if not self._addon_state.is_observed():
             return None
         if redaction.heads is None:
             own_tokens = shown_tokens(restore(flow.request, redaction.request))
-            redaction.heads = self._governance.redactor().with_secrets(own_tokens)
+            redaction.heads = self._addon_state.redactor().with_secrets(own_tokens)
         return redaction.heads
 
 

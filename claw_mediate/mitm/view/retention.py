@@ -11,7 +11,7 @@ from typing import Any
 from mitmproxy import http
 from mitmproxy.flow import Flow
 
-from claw_mediate.mitm.governance import Governance
+from claw_mediate.mitm.addon_state import AddonState
 from claw_mediate.mitm.view.hidden_flows import ENTRY, MARKS, PARENT
 
 _OWN_MARKS = frozenset({"", *MARKS.values()})
@@ -26,8 +26,8 @@ class RetentionAddon:
 
     name = "claw-keeping"
 
-    def __init__(self, governance: Governance) -> None:
-        self._governance = governance
+    def __init__(self, addon_state: AddonState) -> None:
+        self._addon_state = addon_state
         self._sizes: dict[str, int] = {}
         self._bytes = 0
         self._retry = (
@@ -35,7 +35,7 @@ class RetentionAddon:
         )
 
     def response(self, flow: http.HTTPFlow) -> None:
-        view, limits = self._governance.builtin.view, self._governance
+        view, limits = self._addon_state.builtin.view, self._addon_state
         if view is None or not limits.max_flows:
             return
         self._weigh(flow)
@@ -56,7 +56,7 @@ class RetentionAddon:
         self._sizes[flow.id] = size
 
     def _trim(self, view: Any) -> None:
-        max_flows, max_bytes = self._governance.max_flows, self._governance.max_bytes
+        max_flows, max_bytes = self._addon_state.max_flows, self._addon_state.max_bytes
         flows: list[Flow] = view.resolve("@all")
         known = {flow.id for flow in flows}
         self._sizes = {each: size for each, size in self._sizes.items() if each in known}

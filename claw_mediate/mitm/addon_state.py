@@ -1,4 +1,4 @@
-"""The ``Governance`` that every part of the addon shares, by its constructor: what is governed, and
+"""The ``AddonState`` that every part of the addon shares, by its constructor: what is governed, and
 by which mediator.
 
 It outlives the script: what the last script set holds when that is gone. Before any script has set
@@ -53,7 +53,7 @@ class BuiltinAddons:
         return cls(**{each.name: ctx.master.addons.get(each.name) for each in fields(cls)})
 
 
-class Governance:
+class AddonState:
     """The governed hosts, the mediator, the limits that the script set, and
     mitmproxy's own addons.
     """
