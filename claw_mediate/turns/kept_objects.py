@@ -1,5 +1,6 @@
-"""Requests whose path names a response or conversation that a provider keeps
-(docs/spec/responses.md section 10).
+"""Requests whose path names a response or conversation that a provider keeps.
+
+The rules are in docs/spec/responses.md section 10.
 
     GET    responses/{id}               the response as the runner may read it
     GET    responses/{id}/input_items   without hidden items; its pages are made of what is left
@@ -263,8 +264,9 @@ class KeptObjects:
             after = last
 
     async def _concealment(self, asked: ObjectRequest) -> Concealment:
-        """Return what is hidden of a list, which has the items of all that the object goes on
-        from.
+        """Return what is hidden of a list.
+
+        The list has the items of all that the object goes on from.
         """
         chain, is_whole = await self._ownership.find_chain(asked.agent, asked.record)
         ids = frozenset(each for record in chain for each in record.hidden_ids)
