@@ -55,10 +55,10 @@ from claw_mediate.providers.failover import (
 from claw_mediate.providers.routing import Requester, Router, new_turn_id
 from claw_mediate.turns.kept.fetched_document import FailedFetchError, answer_with, whole_body
 from claw_mediate.turns.kept.provider_objects import Owners
+from claw_mediate.turns.other_paths import check_names_none
 from claw_mediate.turns.passthrough import (
     ForwardDetails,
     Passthrough,
-    check_names_none,
     has_policy,
 )
 from claw_state.ownership import KeptObject

@@ -326,9 +326,6 @@ class TurnPipeline:
 
         In a conversation that the provider keeps, wait for its other turns first, also for those of
         other processes.
-
-        In a conversation that the provider keeps, wait for its other turns first: those of this process and
-        of any other.
         """
         conversation = incoming.view.conversation
         if not conversation:

@@ -103,28 +103,28 @@ def begin_response(flow: http.HTTPFlow) -> None:
     door.clear_fallback(flow)
     state, response = state_of(flow), flow.response
     assert state.forwarded is not None
-    mediator, ticket, _ = state.forwarded
+    mediator, handle, _ = state.forwarded
     mediator.passthrough.note_status(
-        ticket, response.status_code, response.headers.get("retry-after", "")
+        handle, response.status_code, response.headers.get("retry-after", "")
     )
-    is_kept = ticket.kept_as is not None and response.status_code < _FIRST_REDIRECT
-    on_id = partial(mediator.passthrough.note_id, ticket) if is_kept else None
+    is_kept = handle.kept_as is not None and response.status_code < _FIRST_REDIRECT
+    on_id = partial(mediator.passthrough.note_id, handle) if is_kept else None
     codings = coding_names(response.headers.get_all("content-encoding"))
     content_type = response.headers.get("content-type", "")
-    has_limit = ticket.context.admission is not None
-    gives = ticket.gives if response.status_code < _FIRST_REDIRECT else None
-    on_given = partial(mediator.passthrough.note_objects, ticket)
+    has_limit = handle.context.admission is not None
+    gives = handle.gives if response.status_code < _FIRST_REDIRECT else None
+    on_given = partial(mediator.passthrough.note_objects, handle)
     tap = AnswerTap(content_type, codings, AnswerNotes(on_id, gives, on_given, measures=has_limit))
     state.forwarded = state.forwarded._replace(tap=tap)
     is_error = response.status_code >= _FIRST_ERROR
     # What a request made is its agent's before the runner has the id, and may name it at another
     # proxy.
-    makes_object = gives is not None and not ticket.is_dialect and "json" in content_type.lower()
+    makes_object = gives is not None and not handle.is_dialect and "json" in content_type.lower()
     if (is_error or makes_object) and guard.declared_length(response) <= MAX_HELD:
         state.held_tap = tap
         return
     response.stream = tap
-    if ticket.hides_usage:
+    if handle.hides_usage:
         _hide_usage(flow, tap, codings)
     if (
         response.is_http2
@@ -178,8 +178,8 @@ async def end_response(flow: http.HTTPFlow) -> None:
         forwarded.tap(b"")
         if response.status_code >= _FIRST_ERROR:
             with unredacted(flow, "response"):
-                _remove_keys(forwarded.ticket, response)
-        elif forwarded.ticket.gives is not None:
+                _remove_keys(forwarded.handle, response)
+        elif forwarded.handle.gives is not None:
             await forwarded.mediator.passthrough.finish_noting()
     finish(flow, is_whole=True)
 
@@ -190,7 +190,7 @@ def finish(flow: http.HTTPFlow, *, is_whole: bool) -> None:
     state = state_of(flow)
     if state.forwarded is None:
         return
-    (mediator, ticket, tap), state.forwarded = state.forwarded, None
+    (mediator, handle, tap), state.forwarded = state.forwarded, None
     _release(flow)
     status = flow.response.status_code if flow.response is not None else _UNREACHED
     answer = tap.received(status) if tap is not None else _no_answer(flow)
@@ -198,9 +198,9 @@ def finish(flow: http.HTTPFlow, *, is_whole: bool) -> None:
         status, is_whole = _RUNNER_LEFT, False
     if tap is None:  # the provider gave no response; the flow holds what the runner got instead
         body = flow.response.data.content or b"" if flow.response is not None else b""
-        mediator.passthrough.record_end(ticket, status, answer, body, whole=False)
+        mediator.passthrough.record_end(handle, status, answer, body, whole=False)
     else:
-        mediator.passthrough.record_end(ticket, status, answer, bytes(tap.body), whole=is_whole)
+        mediator.passthrough.record_end(handle, status, answer, bytes(tap.body), whole=is_whole)
 
 
 def finish_lost(client_id: str) -> None:
@@ -240,11 +240,11 @@ def record_unfinished() -> None:
     """Report all requests that are still under way when the proxy ends, as far as they got."""
     for state in all_states():
         if state.forwarded is not None:
-            (mediator, ticket, tap), state.forwarded = state.forwarded, None
+            (mediator, handle, tap), state.forwarded = state.forwarded, None
             answer, body = (
                 (tap.received(_OK), bytes(tap.body)) if tap is not None else (_ASKED, b"")
             )
-            mediator.passthrough.record_end(ticket, _SHUTTING_DOWN, answer, body, whole=False)
+            mediator.passthrough.record_end(handle, _SHUTTING_DOWN, answer, body, whole=False)
 
 
 def _keep_connection_options(request: http.Request) -> None:
@@ -263,12 +263,12 @@ def _keep_connection_options(request: http.Request) -> None:
         request.headers["connection"] = ", ".join(options)
 
 
-def _remove_keys(ticket: PassthroughHandle, response: http.Response) -> None:
+def _remove_keys(handle: PassthroughHandle, response: http.Response) -> None:
     """Remove our keys from an error that repeats them; replace an error that nobody can read.
 
     Leave any other unchanged.
     """
-    redactor = ticket.context.redactor
+    redactor = handle.context.redactor
     fields = response.headers.fields
     response.headers.fields = tuple(
         each for each in fields if redactor.data(line := b": ".join(each)) == line
@@ -288,7 +288,7 @@ def _remove_keys(ticket: PassthroughHandle, response: http.Response) -> None:
     except DecodingError:
         body, clear = (
             packed,
-            build_error_body(ticket.context.request.path, response.status_code, *_UNREADABLE),
+            build_error_body(handle.context.request.path, response.status_code, *_UNREADABLE),
         )
         response.headers["content-type"] = "application/json"
     if clear != body:
