@@ -28,7 +28,7 @@ from tests.fork_server import ALIVE_SECONDS, CLAW, fork_server
 from tests.peers import Provider, Service, calls, text
 from tests.proxy.pod import Pod, headers
 from tests.proxy.test_broker import SYMBOL, RawClient
-from tests.proxy.test_waiting import Held
+from tests.proxy.test_door import Held
 from tests.waiting import DEADLINE, eventually, free_port
 
 PAIR = (1, 2)

@@ -15,8 +15,8 @@ import pytest
 from tests.mediate.test_history import broken_links
 from tests.peers import JSONResponse, calls, text
 from tests.proxy.pod import Pod, headers
-from tests.proxy.test_draining import passing, request
-from tests.proxy.test_waiting import Held
+from tests.proxy.test_door import Held
+from tests.proxy.test_lifecycle_draining import passing, request
 from tests.waiting import eventually
 
 HI = [{"role": "user", "content": "Go"}]

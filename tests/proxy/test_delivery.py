@@ -23,7 +23,7 @@ from starlette.responses import JSONResponse, Response
 
 from tests.proxy.frames import FrameRunner
 from tests.proxy.pod import Pod, headers
-from tests.proxy.test_waiting import Held
+from tests.proxy.test_door import Held
 from tests.proxy.test_workers import workers
 from tests.proxy.unread import UnreadAnswer, request
 from tests.waiting import eventually
