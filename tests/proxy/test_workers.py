@@ -6,7 +6,6 @@ import fcntl
 import json
 import os
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -189,7 +188,7 @@ def test_counts_are_those_of_all_workers_and_none_falls_when_one_dies(pair: Pod)
         lambda: len(workers(pair)) == len(PAIR) and before[0] not in workers(pair),
         "a worker takes its place",
     )
-    eventually(lambda: _ready(pair) == 200, "all are up again")
+    eventually(lambda: ready(pair) == 200, "all are up again")
     now = metrics(pair)
     assert now["claw_requests_total"] == seen["claw_requests_total"]
     assert now["claw_faults_total"] > seen.get("claw_faults_total", 0)
@@ -210,7 +209,7 @@ def test_the_proxy_is_ready_when_all_workers_are(pair: Pod) -> None:
             counts = eventually(
                 lambda: {each.result() for each in pages if each.done()}, "the other worker counts"
             )
-            answers = [pool.submit(_ready, pair, DEADLINE) for _ in range(8)]
+            answers = [pool.submit(ready, pair, DEADLINE) for _ in range(8)]
             states = eventually(
                 lambda: {each.result() for each in answers if each.done()},
                 "the other worker answers",
@@ -221,7 +220,7 @@ def test_the_proxy_is_ready_when_all_workers_are(pair: Pod) -> None:
     assert states == {503}
     assert pair.process is not None
     pair.process.send_signal(signal.SIGHUP)
-    eventually(lambda: _ready(pair) == 200, "it goes on")
+    eventually(lambda: ready(pair) == 200, "it goes on")
     assert (
         "is not up"
         in [event for event in pair.log() if event.get("error") == "not_ready"][-1]["reason"]
@@ -245,7 +244,7 @@ def _counted(pod: Pod) -> float:
     return metrics(pod)["claw_requests_total"]
 
 
-def _ready(pod: Pod, seconds: float = 2.5) -> int:
+def ready(pod: Pod, seconds: float = 2.5) -> int:
     """Return the status of /ready, or 0 where nobody answers."""
     try:
         return httpx2.get(f"{pod.url}/ready", timeout=seconds).status_code
@@ -271,7 +270,7 @@ def test_a_session_is_served_whichever_worker_its_requests_reach(pair: Pod) -> N
         assert next(stream.iter_lines()) == ": open"
     for pid in (*workers(pair), 0, 0):
         os.kill(pid or workers(pair)[-1], signal.SIGKILL)
-        eventually(lambda: _ready(pair) == 200, "it is replaced")
+        eventually(lambda: ready(pair) == 200, "it is replaced")
     reasons = [event["reason"] for event in pair.log() if event.get("error") == "worker_died"]
     assert "it is replaced in 0." in reasons[-1], "a worker that dies soon after another waits"
     assert first.ask("tools/list").status_code == 404, "its sessions have ended with it"
@@ -300,12 +299,12 @@ def test_the_end_of_the_supervisor_drains_all_workers(pod: Pod, sign: signal.Sig
         # more.
         refused = 0 if sign == signal.SIGKILL else 503
         eventually(
-            lambda: {_ready(pod) for _ in range(8)} == {refused}, "none of them begins anything new"
+            lambda: {ready(pod) for _ in range(8)} == {refused}, "none of them begins anything new"
         )
         pod.provider.says(*(text("Bought.") for _ in turns))
         held.go.set()
         assert [turn.result() for turn in turns] == ["Bought."] * len(turns)
-    eventually(lambda: not any(map(_lives, pids)), "all workers have ended")
+    eventually(lambda: not any(map(lives, pids)), "all workers have ended")
     assert pod.process.wait(10) == (-sign if sign == signal.SIGKILL else 0)
 
 
@@ -318,62 +317,14 @@ def test_a_worker_that_does_not_end_is_killed_after_its_drain(pod: Pod) -> None:
     os.kill(pids[0], signal.SIGSTOP)
     begun = time.monotonic()
     pod.process.terminate()
-    eventually(lambda: not _lives(pids[1]), "the other one ends at once")
+    eventually(lambda: not lives(pids[1]), "the other one ends at once")
     assert pod.process.wait(30) == 128 + signal.SIGKILL
     assert time.monotonic() - begun >= 1.5 + LATE_SECONDS
-    assert not any(map(_lives, pids))
+    assert not any(map(lives, pids))
     died = [event for event in pod.log() if event.get("error") == "worker_died"]
     assert [event["reason"] for event in died] == [
         f"worker 1 (process {pids[0]}) did not end in 5.5 s; it is killed"
     ]
-
-
-@pytest.mark.requirement("workers:gone")
-@pytest.mark.parametrize("keeps", [False, True], ids=["new connections", "kept connections"])
-def test_no_request_gets_an_empty_answer_when_a_killed_proxy_starts_again(
-    pod: Pod, keeps: bool
-) -> None:
-    start(pod)
-    assert pod.process is not None
-    old, is_over, asking = workers(pod), threading.Event(), 4
-    outcomes: list[str] = []
-
-    def ask_again_and_again() -> None:
-        with httpx2.Client(timeout=10) as client:
-            while not is_over.is_set():
-                try:
-                    answer = (client if keeps else httpx2).get(f"{pod.url}/health", timeout=10)
-                    outcomes.append(str(answer.status_code))
-                except httpx2.TransportError as error:
-                    outcomes.append(type(error).__name__)
-
-    with ThreadPoolExecutor(asking) as pool:
-        loops = [pool.submit(ask_again_and_again) for _ in range(asking)]
-        eventually(lambda: len(outcomes) > 20 * asking, "requests come")
-        os.kill(pod.process.pid, signal.SIGKILL)
-        assert pod.process.wait(10) == -signal.SIGKILL
-        pod.start()  # at once, at the same address
-        before = len(outcomes)
-        eventually(lambda: outcomes[before:].count("200") > 20 * asking, "the new one answers")
-        is_over.set()
-        for each in loops:
-            each.result()
-    assert set(outcomes) <= {"200", "503", "ConnectError"}
-    eventually(lambda: not any(map(_lives, old)), "the old workers have ended")
-    assert trade(pod, "again") == "Bought."
-
-
-@pytest.mark.requirement("workers:gone")
-def test_a_new_proxy_waits_until_the_old_listeners_are_gone(pod: Pod) -> None:
-    with socket.socket() as old:
-        old.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        old.bind(("127.0.0.1", pod.port))
-        old.listen()
-        start(pod, wait=False)
-        eventually(lambda: "is in use; waiting 5 s for it to be free" in pod.said(), "it waits")
-        assert pod.process is not None
-        assert pod.process.poll() is None
-    eventually(lambda: _ready(pod) == 200, "it has the address")
 
 
 @pytest.mark.requirement("workers:silent")
@@ -382,8 +333,8 @@ def test_a_worker_that_hangs_is_killed_and_replaced(pod: Pod) -> None:
     start(pod)
     stopped, other = workers(pod)
     os.kill(stopped, signal.SIGSTOP)
-    eventually(lambda: not _lives(stopped), "it is killed")
-    eventually(lambda: _ready(pod) == 200, "another has its place")
+    eventually(lambda: not lives(stopped), "it is killed")
+    eventually(lambda: ready(pod) == 200, "another has its place")
     assert other in workers(pod)
     assert len(workers(pod)) == len(PAIR)
     hangs, replaced = [
@@ -447,43 +398,11 @@ def test_a_feed_whose_source_is_gone_is_shown_by_a_worker_that_never_read_it(pod
     }
 
 
-def _lives(pid: int) -> bool:
+def lives(pid: int) -> bool:
     try:
         return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     except OSError:
         return False
-
-
-@pytest.mark.requirement("workers:refused", "workers:start-fails")
-@pytest.mark.parametrize(
-    ("environment", "arguments", "line"),
-    [
-        (
-            {"CLAW_STATE": ""},
-            (),
-            "cllama: 2 workers need a state that they share: set CLAW_STATE to a file",
-        ),
-        (
-            {},
-            ("-w", "flows"),
-            "cllama: save_stream_file: 2 workers would write one file (run --workers 1)",
-        ),
-        (
-            {},
-            ("--mode", "reverse:https://example.com@0"),
-            "workers share listeners of TCP with a fixed port",
-        ),
-        ({}, ("--mode", "local:curl"), "workers share listeners of TCP with a fixed port"),
-    ],
-)
-def test_what_workers_cannot_share_is_refused_at_the_start(
-    pod: Pod, environment: dict[str, str], arguments: tuple[str, ...], line: str
-) -> None:
-    pod.environment |= environment
-    start(pod, *arguments, wait=False)
-    assert pod.process is not None
-    assert pod.process.wait(30) == 1
-    assert pod.said().count(line) == 1, "no other worker tries"
 
 
 @pytest.mark.requirement("workers:share", "workers:start-fails")
@@ -538,7 +457,7 @@ def test_lines_are_whole_in_a_pipe_that_is_read_slowly(pod: Pod) -> None:
         target=lambda: received.extend(iter(lambda: os.read(reader, 700), b""))
     )
     collecting.start()
-    eventually(lambda: _ready(pod) == 200, "it is ready")
+    eventually(lambda: ready(pod) == 200, "it is ready")
     pod.provider.says(*(text("Hi.") for _ in range(40)))
     with ThreadPoolExecutor(8) as pool:
         list(
@@ -580,7 +499,7 @@ def test_the_command_of_the_operator_prints_nothing_but_the_log(
         pod.process = subprocess.Popen(
             command, cwd=pod.home, env=pod.env(), stdin=subprocess.DEVNULL, stdout=out, stderr=err
         )
-    eventually(lambda: _ready(pod) == 200, f"it is ready; it said {pod.said()}")
+    eventually(lambda: ready(pod) == 200, f"it is ready; it said {pod.said()}")
     pod.process.terminate()
     assert pod.process.wait(20) == 0
     lines = pod.stdout.read_text(encoding="utf-8").splitlines()
@@ -598,7 +517,7 @@ def test_the_command_of_the_operator_starts_workers(pod: Pod) -> None:
         pod.process = subprocess.Popen(
             command, cwd=pod.home, env=pod.env(), stdin=subprocess.DEVNULL, stdout=out, stderr=err
         )
-    eventually(lambda: _ready(pod) == 200, f"it is ready; it said {pod.said()}")
+    eventually(lambda: ready(pod) == 200, f"it is ready; it said {pod.said()}")
     assert len(workers(pod)) == len(PAIR)
     pod.process.terminate()
     assert pod.process.wait(20) == 0

@@ -8,20 +8,18 @@ import asyncio
 import logging
 import traceback
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from mitmproxy import addonmanager, connection, ctx, exceptions, http, log, options
-from mitmproxy.proxy import commands
+from mitmproxy import addonmanager, ctx, exceptions, http, log, options
 from mitmproxy.proxy.layers.http import HttpRequestHook
 from mitmproxy.test import tflow
 
-from claw_mediate.mitm import fast_dispatch, merged_writes
+from claw_mediate.mitm import fast_dispatch
 
 
 @dataclass(frozen=True)
@@ -417,70 +415,3 @@ def test_records_about_connections_are_made_for_the_handlers_that_there_are(
         fast_dispatch.skip_untaken_records()
         levels.append(connections.level)
     assert levels == [logging.ERROR, logging.INFO, logging.NOTSET]
-
-
-PEERS = [
-    connection.Client(peername=("127.0.0.1", 1), sockname=("127.0.0.1", 2)),
-    connection.Server(address=("127.0.0.1", 3)),
-    connection.Server(address=("127.0.0.1", 4), transport_protocol="udp"),
-]
-SENT = st.builds(
-    commands.SendData, st.sampled_from(PEERS), st.sampled_from([b"a", b"bc", b"x" * 40_000])
-)
-OTHERS = st.one_of(
-    st.builds(commands.Log, st.just("said")),
-    st.builds(commands.CloseConnection, st.sampled_from(PEERS)),
-)
-
-
-@pytest.mark.requirement("dispatch:writes")
-@given(st.lists(st.one_of(SENT, SENT, OTHERS), max_size=12))
-def test_merged_writes_are_the_same_bytes_before_what_came_after_them(
-    made: list[commands.Command],
-) -> None:
-    handler = types.SimpleNamespace(
-        layer=types.SimpleNamespace(handle_event=lambda _event: iter(made))
-    )
-    merged_writes.install(handler)
-    merged = list(handler.layer.handle_event(None))
-    assert [each for each in merged if not isinstance(each, commands.SendData)] == [
-        each for each in made if not isinstance(each, commands.SendData)
-    ]
-    for peer in PEERS:
-        assert story(merged, peer) == story(made, peer)
-    datagrams = [[each.data for each in some if is_sent(each, PEERS[2])] for some in (made, merged)]
-    assert datagrams[0] == datagrams[1]
-    silent = [each for each in merged if not isinstance(each, commands.Log)]
-    for one, other in pairwise(silent):
-        if is_sent(one, PEERS[0]) and is_sent(other, PEERS[0]):
-            assert len(one.data) + len(other.data) > 64 << 10
-
-
-@pytest.mark.requirement("dispatch:writes")
-def test_what_a_layer_wrote_before_it_failed_goes_out() -> None:
-    def handle_event(_event: object) -> Iterator[commands.Command]:
-        yield commands.SendData(PEERS[0], b"a")
-        yield commands.SendData(PEERS[0], b"b")
-        raise ValueError("a layer failed")
-
-    handler = types.SimpleNamespace(layer=types.SimpleNamespace(handle_event=handle_event))
-    merged_writes.install(handler)
-    made = []
-    with pytest.raises(ValueError, match="a layer failed"):
-        made += handler.layer.handle_event(None)
-    assert story(made, PEERS[0]) == [b"ab"]
-
-
-def is_sent(command: Any, peer: connection.Connection) -> bool:
-    return isinstance(command, commands.SendData) and command.connection is peer
-
-
-def story(made: list[Any], peer: connection.Connection) -> list[Any]:
-    """Return the bytes that a peer is sent, with the ends of connections where they come."""
-    told: list[Any] = [b""]
-    for command in made:
-        if is_sent(command, peer):
-            told[-1] += command.data
-        elif not isinstance(command, commands.SendData | commands.Log):
-            told += [command, b""]
-    return told
