@@ -71,7 +71,7 @@ They are refusals for what was cut off, closing our connections, and sending the
 class Lifecycle:
     """The addon. It comes before all others, so that its drain comes before their ends."""
 
-    name = "claw-life"
+    name = "claw-lifecycle"
 
     def __init__(self, addon_state: AddonState, metrics: MetricsAddon, tls_ca: TlsCaAddon) -> None:
         self.addon_state = addon_state

@@ -28,7 +28,7 @@ _SECONDS = 2.0  # How long to wait for the mediator's own state
 class MetricsAddon:
     """The addon: the counts, and the listener that serves them."""
 
-    name = "claw-observe"
+    name = "claw-metrics"
 
     def __init__(self, addon_state: AddonState) -> None:
         self.metrics = Metrics()

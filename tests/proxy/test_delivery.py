@@ -129,7 +129,7 @@ def test_a_json_answer_of_a_worker_that_is_killed_is_given_again_by_another(desk
 
 @pytest.mark.requirement("journal:delivered")
 @pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.__name__.rpartition(".")[2])
-def test_the_last_bytes_of_a_stream_that_wait_in_the_proxy_that_is_killed_are_given_again(
+def test_a_stream_whose_last_bytes_wait_in_a_killed_proxy_is_given_again(
     narrow: Pod, wire: Wire
 ) -> None:
     """Its last chunk waits in a buffer for some of these sizes, whatever the kernel takes."""
@@ -163,7 +163,7 @@ def test_the_last_bytes_of_a_stream_that_wait_in_the_proxy_that_is_killed_are_gi
 
 @pytest.mark.requirement("journal:delivered")
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_answer_that_http_2_holds_back_for_want_of_a_window_is_not_delivered(
+def test_an_answer_that_http_2_holds_back_without_a_window_is_not_delivered(
     desk: Pod, stream: bool
 ) -> None:
     words = "b" * (SMALL // 10 if stream else SMALL)  # A stream is longer than its words
@@ -247,7 +247,7 @@ def test_while_an_answer_waits_for_one_runner_the_same_request_of_another_gets_i
 @pytest.mark.requirement("journal:delivered")
 @pytest.mark.requirement("journal:join")
 @pytest.mark.parametrize("stream", [False, True])
-def test_of_two_runners_of_one_turn_the_one_that_got_a_part_is_given_its_answer_again(
+def test_of_two_runners_the_one_that_got_a_part_is_given_its_answer_again(
     narrow: Pod, stream: bool
 ) -> None:
     held, words, body = Held(JSONResponse({"order": 1})), "b" * SMALL, asked(openai, stream=stream)
@@ -286,7 +286,7 @@ def test_an_answer_whose_runner_leaves_before_its_end_was_sent_is_given_again(
 
 
 @pytest.mark.requirement("journal:delivered")
-def test_a_request_that_follows_on_the_same_connection_does_not_make_the_answer_before_it_delivered(
+def test_the_next_request_on_a_connection_does_not_make_the_answer_before_delivered(
     narrow: Pod,
 ) -> None:
     first, second = asked(openai, "Buy"), asked(openai, "Sell")

@@ -66,7 +66,7 @@ def test_a_stream_is_kept_alive_for_as_long_as_a_tool_takes(running: Pod) -> Non
 
 
 @pytest.mark.requirement("stream:keepalive")
-def test_the_real_sdk_with_a_short_read_timeout_survives_a_tool_that_takes_three_seconds(
+def test_an_sdk_with_a_short_read_timeout_survives_a_tool_of_three_seconds(
     running: Pod,
 ) -> None:
     async def slow(_request: Request) -> Response:
@@ -83,7 +83,7 @@ def test_the_real_sdk_with_a_short_read_timeout_survives_a_tool_that_takes_three
 
 @pytest.mark.requirement("stream:status-until-it-goes-on")
 @pytest.mark.usefixtures("unhurried")
-def test_a_provider_that_refuses_the_first_call_keeps_its_status_though_a_stream_was_asked_for(
+def test_a_providers_first_refusal_keeps_its_status_also_for_a_stream(
     running: Pod,
 ) -> None:
     running.provider.says(
@@ -118,7 +118,7 @@ def test_a_runner_that_leaves_cancels_the_model_call(running: Pod, stream: bool)
 
 @pytest.mark.requirement("runner:leaves-while-writing")
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_write_that_is_on_its_way_may_finish_and_is_recorded_though_the_runner_has_left(
+def test_a_write_may_finish_and_is_recorded_though_the_runner_has_left(
     running: Pod, stream: bool
 ) -> None:
     held = Held(JSONResponse({"bought": "NVDA"}))

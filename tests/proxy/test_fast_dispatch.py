@@ -59,7 +59,7 @@ def test_dispatch_is_fast_unless_it_is_set_plain(
 
 
 @pytest.mark.requirement("dispatch:asserted")
-def test_on_a_mitmproxy_that_is_built_differently_it_says_so_once_and_works_in_its_way(
+def test_a_mitmproxy_that_is_built_differently_is_reported_once_and_left_alone(
     pod: Pod,
 ) -> None:
     pod_that_tells(pod, DIFFERENT)

@@ -189,7 +189,7 @@ def test_a_runner_that_asks_leave_to_send_gets_it_where_it_is_admitted(wired: Wi
 
 
 @pytest.mark.requirement("forward:expect")
-def test_a_runner_that_asks_leave_to_send_and_is_not_admitted_is_told_so_at_once(
+def test_a_runner_that_asks_leave_to_send_may_be_refused_at_once(
     wired: Wired,
 ) -> None:
     with wired.runner() as runner:

@@ -84,7 +84,7 @@ def test_an_upload_reaches_the_provider_while_it_is_made(wired: Wired, framing: 
 
 @pytest.mark.requirement("forward:leaves")
 @pytest.mark.parametrize("path", ["/v1/files", "/v1/audio/transcriptions"])
-def test_a_runner_that_leaves_in_the_middle_of_an_upload_ends_it_at_the_provider(
+def test_a_runner_that_leaves_during_an_upload_ends_it_at_the_provider(
     wired: Wired, path: str
 ) -> None:
     said = len(wired.pod.log())
@@ -96,7 +96,7 @@ def test_a_runner_that_leaves_in_the_middle_of_an_upload_ends_it_at_the_provider
 
 
 @pytest.mark.requirement("forward:leaves")
-def test_a_runner_that_leaves_in_the_middle_of_a_response_ends_it_at_the_provider(
+def test_a_runner_that_leaves_during_a_response_ends_it_at_the_provider(
     wired: Wired,
 ) -> None:
     gone = threading.Event()
@@ -213,9 +213,7 @@ def test_a_provider_that_hangs_up_in_the_middle_of_an_upload_is_a_502(wired: Wir
 
 
 @pytest.mark.requirement("forward:unreachable")
-def test_an_upload_to_a_provider_that_cannot_be_reached_is_a_502_in_its_shape(
-    pod: Any, nobody: str
-) -> None:
+def test_an_upload_to_an_unreachable_provider_is_a_502_in_its_shape(pod: Any, nobody: str) -> None:
     pod.environment["OPENAI_BASE_URL"] = f"{nobody}/v1"
     token = pod.agent("plain")
     pod.start()

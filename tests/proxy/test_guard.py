@@ -56,7 +56,7 @@ def test_a_deciding_hook_that_fails_answers_502_and_nothing_goes_upstream(
 
 @pytest.mark.requirement("closed:fault-in-a-turn")
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_fault_of_ours_in_the_middle_of_a_turn_is_told_and_recorded_with_what_ran(
+def test_a_fault_of_ours_in_a_turn_is_told_and_recorded_with_what_ran(
     pod: Pod, stream: bool
 ) -> None:
     pod_with(

@@ -133,7 +133,7 @@ def test_what_fails_is_a_flow_with_its_error_and_each_try_is_one(looked_at: Save
 
 
 @pytest.mark.requirement("shadow:failures")
-def test_a_runner_that_leaves_ends_what_was_asked_for_it_and_its_turn_is_told(
+def test_a_runner_that_leaves_ends_its_hidden_requests_and_its_turn_is_told(
     looked_at: Saved,
 ) -> None:
     pod = looked_at.pod
@@ -272,7 +272,7 @@ def test_the_dumper_speaks_on_stderr_and_tells_no_secret(looked_at: Saved) -> No
 
 
 @pytest.mark.requirement("shadow:free")
-def test_where_nobody_looks_on_there_is_no_watch() -> None:
+def test_where_nobody_looks_on_there_is_no_observer() -> None:
     savers = (dumper.Dumper(), save.Save(), savehar.SaveHar())
     with taddons.context(*savers) as context:
         addon_state = redacting(context)

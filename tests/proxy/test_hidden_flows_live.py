@@ -61,7 +61,7 @@ def test_mitmweb_shows_what_is_asked_while_it_is_not_answered(shown: tuple[Pod, 
 
 
 @pytest.mark.requirement("shadow:never-again")
-def test_what_is_hidden_is_not_sent_again_and_a_request_has_no_credential_to_be_sent_with(
+def test_a_hidden_request_is_not_sent_again_and_no_flow_has_a_credential(
     shown: tuple[Pod, Mitmweb],
 ) -> None:
     pod, web = shown
@@ -87,7 +87,7 @@ def _status(web: Mitmweb, flow: dict[str, Any]) -> int:
 
 
 @pytest.mark.requirement("shadow:bounded")
-def test_the_oldest_turns_go_with_what_was_asked_for_them_but_none_that_is_marked(
+def test_the_oldest_turns_go_with_their_hidden_flows_but_no_marked_one(
     shown: tuple[Pod, Mitmweb],
 ) -> None:
     pod, web = shown

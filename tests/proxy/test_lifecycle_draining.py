@@ -104,7 +104,7 @@ def request(pod: Pod, agent_id: str, body: bytes, length: int) -> bytes:
 @pytest.mark.requirement("drain:what-was-begun-ends")
 @pytest.mark.requirement("drain:nothing-new")
 @pytest.mark.requirement("drain:idle")
-def test_what_was_begun_ends_whole_and_what_is_new_is_sent_away_with_its_time(pod: Pod) -> None:
+def test_running_requests_end_whole_and_new_ones_are_refused_with_a_time(pod: Pod) -> None:
     """Its settings change meanwhile, too."""
     source = pod.own_script().read_text(encoding="utf-8")
     pod_with(pod, CLLAMA_DRAIN_MS="60000")
@@ -233,7 +233,7 @@ def test_who_is_cut_off_before_its_turn_has_begun_is_told_to_come_again(pod: Pod
 
 @pytest.mark.requirement("drain:cut-off")
 @pytest.mark.requirement("drain:taken-up")
-def test_what_does_not_end_in_time_is_taken_up_by_the_sdks_own_retry_and_no_write_is_made_again(
+def test_a_request_that_is_cut_off_is_resumed_by_the_sdks_retry_without_a_second_write(
     pod: Pod,
 ) -> None:
     pod_with(pod, CLLAMA_DRAIN_MS="300")

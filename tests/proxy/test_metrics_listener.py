@@ -15,7 +15,7 @@ from tests.proxy.test_metrics import Scraped, started
 
 
 @pytest.mark.requirement("metrics:moved")
-def test_the_listener_moves_and_goes_while_the_proxy_runs_and_stays_where_the_new_one_can_t_be(
+def test_the_listener_moves_while_the_proxy_runs_and_stays_if_it_can_not(
     pod: Pod,
 ) -> None:
     source = pod.own_script().read_text(encoding="utf-8")
@@ -49,7 +49,7 @@ def test_the_listener_moves_and_goes_while_the_proxy_runs_and_stays_where_the_ne
 
 
 @pytest.mark.requirement("metrics:start")
-def test_on_the_port_of_an_entrance_it_does_not_start_and_that_is_all_it_says(pod: Pod) -> None:
+def test_on_the_port_of_an_entrance_it_does_not_start_and_says_only_that(pod: Pod) -> None:
     pod.agent("analyst")
     pod.environment["CLAW_METRICS_ADDR"] = f"127.0.0.1:{pod.port}"
     pod.start(wait=False)

@@ -113,7 +113,7 @@ def test_large_bodies_of_a_host_that_is_not_governed_stream_through(wired: Wired
 
 
 @pytest.mark.requirement("odd:protocols")
-def test_a_runner_that_would_rather_speak_http_3_over_tcp_is_taken_up_on_what_is_spoken(
+def test_a_runner_that_offers_http_3_over_tcp_is_answered_in_another_protocol(
     wired: Wired,
 ) -> None:
     with tunnel(wired.pod, "api.openai.com", "h3", "h2", "http/1.1") as peer:

@@ -66,9 +66,7 @@ def test_headers_that_would_be_shown_alike_go_back_to_their_own_wherever_they_st
 
 
 @pytest.mark.requirement("veil:edits")
-def test_a_header_that_is_put_together_from_dots_is_left_out_and_one_that_came_with_them_goes_on() -> (
-    None
-):
+def test_a_header_made_of_dots_is_left_out_unless_it_came_with_them() -> None:
     message = request(
         ("cookie", "a=1"),
         ("x-own", DOTS),
@@ -87,7 +85,7 @@ def test_a_header_that_is_put_together_from_dots_is_left_out_and_one_that_came_w
 
 @pytest.mark.requirement("veil:edits")
 @pytest.mark.parametrize("content", [f"key={KEY}".encode(), b"x" * (MAX_SHOWN + 1)])
-def test_a_body_goes_back_to_its_own_unless_it_was_edited_and_its_length_is_that_of_what_is_sent(
+def test_an_unedited_body_is_restored_and_the_length_is_that_of_what_is_sent(
     content: bytes,
 ) -> None:
     message = request(("content-length", str(len(content))), content=content)
@@ -147,7 +145,7 @@ async def test_nothing_is_kept_of_a_request_whose_runner_has_left() -> None:
 
 @pytest.mark.requirement("veil:beyond")
 @pytest.mark.parametrize("where", ["scheme", "sni", "alpn"])
-def test_a_secret_in_what_a_connection_is_called_is_asked_of_nobody_and_shown_nowhere(
+def test_a_secret_in_the_name_of_a_connection_reaches_nobody_and_is_not_shown(
     where: str,
 ) -> None:
     with taddons.context(
@@ -169,7 +167,7 @@ def test_a_secret_in_what_a_connection_is_called_is_asked_of_nobody_and_shown_no
 
 
 @pytest.mark.requirement("veil:over")
-def test_what_was_loaded_from_a_file_is_shown_without_secrets_and_nothing_of_it_is_kept() -> None:
+def test_a_flow_of_a_file_is_shown_without_secrets_and_no_original_is_kept() -> None:
     with taddons.context(
         dumper.Dumper(), save.Save(), savehar.SaveHar(), part := addon()
     ) as context:

@@ -63,7 +63,7 @@ def clear(planted: bytes) -> None:
 
 
 @pytest.mark.requirement("veil:forwarded")
-def test_a_key_is_put_on_the_wire_only_and_a_good_answer_goes_on_as_it_came(
+def test_a_key_is_only_on_the_wire_and_a_good_answer_is_unchanged(
     looked_at: Saved,
 ) -> None:
     pod = looked_at.pod
@@ -188,7 +188,7 @@ def test_what_is_not_governed_is_sent_as_it_came_and_kept_without_credentials(
 
 @pytest.mark.requirement("veil:beyond")
 @pytest.mark.parametrize("line", ["GET http://{}.invalid/name", "{} http://localhost/name"])
-def test_a_secret_in_the_name_of_a_host_or_a_method_is_asked_of_nobody(
+def test_a_request_with_a_secret_in_its_host_or_method_reaches_nobody(
     looked_at: Saved, line: str
 ) -> None:
     pod = looked_at.pod
@@ -216,7 +216,7 @@ def test_a_tunnel_shows_no_credential(looked_at: Saved) -> None:
 
 
 @pytest.mark.requirement("veil:killed")
-def test_what_a_proxy_that_was_killed_had_saved_can_be_read_and_holds_no_secret(
+def test_the_file_of_a_killed_proxy_can_be_read_and_holds_no_secret(
     tmp_path_factory: Any,
 ) -> None:
     asked, over = threading.Event(), threading.Event()

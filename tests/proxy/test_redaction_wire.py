@@ -134,7 +134,7 @@ def test_an_error_without_a_body_gets_none_whatever_its_head_says(looked_at: Wir
 
 
 @pytest.mark.requirement("veil:errors")
-def test_an_error_tells_no_key_in_its_reason_its_names_or_one_of_two_cookies(
+def test_an_error_tells_no_key_in_its_reason_header_names_or_cookies(
     looked_at: Wired,
 ) -> None:
     rows = (
@@ -171,7 +171,7 @@ def test_what_a_forwarded_request_holds_of_others_is_sent_and_not_shown(looked_a
 
 
 @pytest.mark.requirement("veil:edits")
-def test_a_body_that_a_script_edits_is_sent_as_it_is_then_and_framed_as_that(
+def test_a_body_that_a_script_edits_is_sent_and_framed_as_edited(
     looked_at: Wired,
 ) -> None:
     body = json.dumps(

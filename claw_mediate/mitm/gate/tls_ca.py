@@ -44,7 +44,7 @@ _NO_NAME = "no-name.invalid"
 
 
 class TlsCaAddon:
-    name = "claw-authority"
+    name = "claw-tls-ca"
 
     def __init__(
         self, addon_state: AddonState, now: Callable[[], datetime] = lambda: datetime.now(UTC)

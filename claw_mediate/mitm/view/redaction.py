@@ -173,7 +173,7 @@ def _forget(flow: http.HTTPFlow, state: FlowState) -> None:
 
 
 class RedactionAddon:
-    name = "claw-veil"
+    name = "claw-redaction"
 
     def __init__(self, addon_state: AddonState) -> None:
         self._addon_state = addon_state

@@ -24,7 +24,7 @@ _TRIM_TO = 0.9
 class RetentionAddon:
     """The addon. It comes after the view, which knows of a flow by then."""
 
-    name = "claw-keeping"
+    name = "claw-retention"
 
     def __init__(self, addon_state: AddonState) -> None:
         self._addon_state = addon_state

@@ -193,7 +193,7 @@ def test_strangers_are_the_first_to_go_and_then_who_has_the_most(table: Connecti
 
 
 @pytest.mark.requirement("connections:refusals-limited")
-def test_lines_are_limited_for_each_kind_and_the_next_one_says_how_many_were_left_out(
+def test_lines_are_limited_by_kind_and_the_next_says_how_many_were_left_out(
     clock: Clock,
 ) -> None:
     limit = LineLimit(max_lines=2, clock=clock)

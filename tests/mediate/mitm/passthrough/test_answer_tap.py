@@ -192,7 +192,7 @@ KEPT: dict[str, tuple[str, bytes]] = {
 @pytest.mark.requirement("responses:paths-rows")
 @pytest.mark.parametrize("name", KEPT)
 @pytest.mark.parametrize("coding", ["", "gzip"])
-def test_the_id_of_what_is_kept_is_told_once_and_before_its_bytes_are_through(
+def test_the_id_of_a_kept_object_is_told_once_before_its_bytes_go_on(
     name: str, coding: str
 ) -> None:
     content_type, body = KEPT[name]
