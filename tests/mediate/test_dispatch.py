@@ -21,13 +21,14 @@ from hypothesis import strategies as st
 from mitmproxy import addonmanager, connection, ctx, exceptions, http, log, options
 from mitmproxy.proxy import commands
 from mitmproxy.proxy.layers.http import HttpRequestHook
-from mitmproxy.test import taddons, tflow
+from mitmproxy.test import tflow
 
 from claw_mediate.mitm import fast_dispatch, merged_writes
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # pyparsing warns when mitmproxy's filters are made
     from mitmproxy.addons import maplocal
+    from mitmproxy.test import taddons
 
 
 @dataclass(frozen=True)
