@@ -11,8 +11,6 @@ import pytest
 from claw_mediate.http.large_bodies import MAX_INLINE_BYTES, compute
 from tests.peers import text
 from tests.proxy.pod import Pod, headers
-
-_AGENT, _ALL = 100_000, 150_000
 from tests.proxy.test_body_bytes import CHAT, body_of, post
 
 
