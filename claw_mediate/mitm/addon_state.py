@@ -1,4 +1,4 @@
-"""What every part of the addon shares: one ``AddonState``, which each part gets in its constructor.
+"""The state that every part of the addon shares: one ``AddonState``, given to each constructor.
 
 It has what is governed, by which mediator, within which limits. It outlives the script: what the
 last script has set stays in force when that script is gone. Before any script has set it, nothing
