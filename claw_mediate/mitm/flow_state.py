@@ -171,8 +171,9 @@ class Originals:
     """
 
     fields: dict[HeaderField, HeaderField] = field(default_factory=dict)
-    """No two headers are shown alike, so that each leads back to its own original, wherever it
-    is moved to.
+    """No two headers are shown alike.
+
+    So each leads back to its own original, wherever it is moved to.
     """
     head: tuple[HeaderFields, HeaderFields] | None = None
     """All headers; they hold as long as nobody has edited one."""

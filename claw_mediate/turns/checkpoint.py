@@ -138,8 +138,9 @@ class TurnCheckpoint:
         self._stats = ReplayStats()
         self._attempt = attempt
         self._unwritten: deque[_Step] = deque()
-        """Steps that are not written yet, in order: a later one without them would describe another
-        turn.
+        """Steps that are not written yet, in order.
+
+        A later one without them would describe another turn.
         """
         self._writing = asyncio.Lock()
 

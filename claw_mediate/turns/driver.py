@@ -67,8 +67,9 @@ class Ports(msgspec.Struct, frozen=True):
     now: Callable[[], float]
     observer: TurnObserver = NO_OBSERVER
     note_progress: Note = _note_nothing
-    """Told of the last response that the provider has, and of what its calls gave so far: never of
-    an earlier one.
+    """Told of the last response that the provider has, and of what its calls gave so far.
+
+    It is never told of an earlier response.
     """
     reasoning: ReplayableReasoning = msgspec.field(default_factory=ReplayableReasoning)
     report: Callable[[str], None] = lambda _: None
@@ -108,8 +109,9 @@ class TurnDriver:
         self._messages: list[tuple[bytes, ...]] = []
         """The hidden messages of each round, as they were written once."""
         self._replayable_maker = ""
-        """The provider and model that this model call asks for responses that can be sent back
-        whole; "" where it asks for none.
+        """The provider and model that this model call asks for replayable responses.
+
+        Such responses can be sent back whole. It is "" where none are asked for.
         """
         self._reported: set[str] = set()
         self._is_replaying = True

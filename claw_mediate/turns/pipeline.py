@@ -61,8 +61,10 @@ from claw_state.url import StoreError
 _MAX_CATALOGS = 256
 type _Entered = RunningTurn | CompletedTurn | RunnerResponse
 type _CatalogKey = tuple[str, frozenset[str], int, bool, frozenset[str]]
-"""Agent, names of the runner's own tools, room, whether the runner may have others, names that were
-managed earlier.
+"""The key of a cached catalog.
+
+It is the agent, the names of the runner's own tools, the room, whether the runner may have others,
+and the names that were managed earlier.
 """
 
 
@@ -159,8 +161,9 @@ class _EntryLock:
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     awaited: CompletedTurn | None = None
-    """The turn in another process that the first of them waited for: the others have waited as
-    long, so it is theirs, too.
+    """The turn in another process that the first of them waited for.
+
+    The others have waited as long, so it counts for them, too.
     """
 
 

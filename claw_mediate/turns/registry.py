@@ -340,8 +340,9 @@ def _valid(pattern: re.Pattern[str], header: str) -> str:
 
 
 _GRACE_SECONDS = 1.5
-"""The time that cancelled turns have for writes in flight, which may take longer than a stop can
-wait.
+"""The time that cancelled turns have for writes in flight.
+
+A write may take longer than a stop can wait.
 """
 
 

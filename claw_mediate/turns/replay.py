@@ -58,9 +58,7 @@ class RecordedResponse(NamedTuple):
     size: int
     latency_ms: int
     whole: bool = False
-    """True if the body is the result as the model was told it, in an earlier attempt at the
-    turn.
-    """
+    """True if the body is the result as the model was told it in an earlier attempt."""
 
 
 @dataclass(frozen=True, slots=True)
