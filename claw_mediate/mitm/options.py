@@ -232,9 +232,11 @@ def check() -> None:
             raise exceptions.OptionsError(
                 f"cllama can't govern with {name}: it lets requests out undecided"
             )
+
     for name, value in FORCED.items():
         if is_set(name) and getattr(ctx.options, name) != value:
             raise exceptions.OptionsError(f"cllama needs {name}={_text(value)}")
+
     if is_set("tcp_timeout") and ctx.options.tcp_timeout < MIN_TCP_TIMEOUT:
         raise exceptions.OptionsError(
             f"cllama needs tcp_timeout of {MIN_TCP_TIMEOUT} seconds or more"

@@ -279,6 +279,7 @@ def _keep_connection_options(request: http.Request) -> None:
         for option in value.split(",")
     ]
     options = [option for option in named if option in _CONNECTION_OPTIONS]
+
     request.headers.pop("connection", None)
     if options:
         request.headers["connection"] = ", ".join(options)

@@ -140,13 +140,18 @@ def original_fields(message: http.Message, originals: Originals) -> HeaderFields
     fields = message.data.headers.fields
     if originals.head is not None and fields is originals.head[0]:
         return originals.head[1]
-    own = (
-        originals.fields.get((name.lower(), value))
-        if _DOTS in value or _DOTS in name
-        else (name, value)
-        for name, value in fields
-    )
-    return tuple(each for each in own if each is not None)
+
+    own: list[HeaderField] = []
+    for name, value in fields:
+        if _DOTS not in value and _DOTS not in name:
+            own.append((name, value))
+            continue
+
+        original = originals.fields.get((name.lower(), value))
+        if original is not None:
+            own.append(original)
+
+    return tuple(own)
 
 
 def _copy[T](of: T) -> T:

@@ -49,9 +49,12 @@ def describe(of: flow.Flow | None) -> str:
     if hidden_flows.ENTRY not in of.metadata:
         turn_id = as_line(of.metadata.get(hidden_flows.TURN))
         return f"turn {turn_id} is not over" if turn_id else "this flow is no mediated turn"
+
+    transcript = render_transcript(entry(of))
     differences = of.metadata.get(DIFFERENCES)
-    before = f"{said.printable(differences)}\n\n" if isinstance(differences, str) else ""
-    return before + render_transcript(entry(of))
+    if not isinstance(differences, str):
+        return transcript
+    return f"{said.printable(differences)}\n\n{transcript}"
 
 
 def entry(of: flow.Flow) -> Any:
