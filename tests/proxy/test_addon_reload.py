@@ -1,6 +1,4 @@
-"""Reloading the script while the proxy runs, as mitmproxy does when the file
-changes: nothing is lost by it.
-"""
+"""Reloading the script while the proxy runs, as when its file changes: nothing is lost."""
 
 from __future__ import annotations
 

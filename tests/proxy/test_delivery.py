@@ -1,7 +1,6 @@
-"""An answer is delivered when the kernel has all of it: no write is repeated for a
-runner that got less.
+"""An answer is delivered when the kernel has all of it.
 
-(docs/spec/mediation.md section 5)
+No write is repeated for a runner that got less (docs/spec/mediation.md section 5).
 """
 
 from __future__ import annotations

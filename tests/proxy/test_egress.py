@@ -1,6 +1,4 @@
-"""Ungoverned connections through the real proxy, with egress allowed: never to this
-host or its networks.
-"""
+"""Ungoverned connections through the real proxy: never to this host or its networks."""
 
 from __future__ import annotations
 

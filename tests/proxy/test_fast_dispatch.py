@@ -1,5 +1,6 @@
-"""The fast dispatch in the real mitmdump: on by default, off by one setting, and
-without any other effect.
+"""The fast dispatch in the real mitmdump.
+
+It is on by default, off by one setting, and without any other effect.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Requests of every kind that are not mediated, to a provider scripted in bytes:
-only the credential changes.
+"""Forwarded requests of every kind, to a provider scripted in bytes.
+
+Only the credential changes.
 """
 
 from __future__ import annotations

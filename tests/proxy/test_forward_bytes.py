@@ -1,6 +1,4 @@
-"""Byte for byte, through the real proxy: any request of a runner and any answer of
-a provider, framed in any way.
-"""
+"""Any forwarded request and any answer pass byte for byte, framed in any way."""
 
 from __future__ import annotations
 

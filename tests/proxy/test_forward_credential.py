@@ -1,5 +1,6 @@
-"""Requests that are not mediated: the same bytes, with the credential replaced; and
-hosts that are not governed.
+"""Requests that are not mediated: the same bytes, with the credential replaced.
+
+Also: hosts that are not governed.
 """
 
 from __future__ import annotations

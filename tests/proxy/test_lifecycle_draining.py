@@ -1,5 +1,6 @@
-"""The end of the proxy: running requests may end, no new one begins, and one that is cut off goes
-on after the next start.
+"""The end of the proxy: running requests may end, and no new one begins.
+
+One that is cut off goes on after the next start.
 """
 
 from __future__ import annotations

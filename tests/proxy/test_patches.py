@@ -1,5 +1,6 @@
-"""Traffic that no ordinary peer sends: WebSockets on every entrance, trailers,
-endless heads, odd addresses, signals.
+"""Traffic that no ordinary peer sends.
+
+WebSockets at every entrance, trailers, endless heads, odd addresses, signals.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Redacted messages: each shown part leads back to its own original after any edit, and edited
-parts are sent as edited.
+"""Redacted messages: each shown part leads back to its own original after any edit.
+
+Edited parts are sent as edited.
 """
 
 from __future__ import annotations

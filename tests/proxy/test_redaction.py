@@ -1,6 +1,4 @@
-"""Redaction: an operator sees and saves no secret, and the messages that are sent
-stay unchanged.
-"""
+"""Redaction: an operator sees and saves no secret, and what is sent stays unchanged."""
 
 from __future__ import annotations
 

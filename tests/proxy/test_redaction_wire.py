@@ -1,5 +1,6 @@
-"""Redaction, with a provider scripted in bytes: errors, the edits of a script, and
-options that are set meanwhile.
+"""Redaction, with a provider scripted in bytes.
+
+Errors, the edits of a script, and options that are set meanwhile.
 """
 
 from __future__ import annotations

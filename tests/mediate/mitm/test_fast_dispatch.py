@@ -1,6 +1,4 @@
-"""The fast dispatch and mitmproxy's own: whatever the addons are and do, both give
-them the same events.
-"""
+"""The fast dispatch gives any addons the same events as mitmproxy's own."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The copy from which usage is read: both dialects, compressed or not, cut
-anywhere; and hostile copies.
-"""
+"""The copy of an answer that is read: either dialect, packed or not, cut anywhere, hostile."""
 
 from __future__ import annotations
 
