@@ -21,8 +21,8 @@ from claw_mediate.settings import SETTINGS, Settings
 from claw_mediate.telemetry.event_log import EventLog
 from claw_state.ownership import KeptObject
 from tests.events import known
-from tests.mediate.desk import tool
 from tests.peers import Peer, Service
+from tests.turns.desk import tool
 from tests.wires import Body
 from tests.wires.responses import function_call, message, response
 

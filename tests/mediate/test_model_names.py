@@ -21,10 +21,10 @@ from claw_mediate.core.model_names import (
     find_models_in_query,
     find_named_models,
 )
-from tests.mediate.conftest import WIRES
 from tests.mediate.test_form_data import CONTENT_TYPE, form
 from tests.mediate.test_other_paths import EMBEDDINGS, OtherPod
 from tests.mediate.test_routing import TOKEN
+from tests.turns.desk import WIRES
 
 pytestmark = pytest.mark.requirement("policy:other-names")
 CHAT = "/v1/chat/completions"

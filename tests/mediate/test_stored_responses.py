@@ -16,10 +16,10 @@ from claw_mediate.core.http import Forward, RunnerResponse
 from claw_mediate.dialects.base import UnreadableRequestError
 from claw_mediate.dialects.responses import response as dialect
 from claw_state.ownership import KeptObject
-from tests.mediate.desk import TERMINAL_TOOL, Desk, tool
 from tests.mediate.items import streamed
 from tests.mediate.openai_sdk import final_response
 from tests.state.server import shared_state
+from tests.turns.desk import TERMINAL_TOOL, Desk, tool
 from tests.wires import Body
 from tests.wires.responses import function_call, message, reasoning, response
 

@@ -6,8 +6,8 @@ import pytest
 
 from claw_contract.names import hashed_alias
 from claw_mediate.core.types import UnreadableArguments
-from tests.mediate.desk import Desk, tool
 from tests.mediate.made import catalog, granted
+from tests.turns.desk import Desk, tool
 
 GET, SET = granted("desk.get"), granted("desk.set", method="POST")
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
-from tests.mediate.desk import Desk
-from tests.mediate.scripted import Thought
+from tests.turns.desk import Desk
+from tests.turns.scripted import Thought
 from tests.wires import anthropic
 from tests.wires.anthropic import message, tool_use
 from tests.wires.openai import completion

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 from inline_snapshot import snapshot
 
-from tests.mediate.desk import Desk, tool
+from tests.turns.desk import Desk, tool
 
 SYMBOL = {"type": "object", "properties": {"symbol": {"type": "string"}}, "required": ["symbol"]}
 

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from inline_snapshot import snapshot
 
-from tests.mediate.desk import Desk, with_tools
-from tests.mediate.scripted import Thought
+from tests.turns.desk import Desk, with_tools
+from tests.turns.scripted import Thought
 
 
 class Sent(msgspec.Struct):

@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 from inline_snapshot import snapshot
 
-from tests.mediate.conftest import opened
-from tests.mediate.desk import Desk, with_tools
-from tests.mediate.scripted import Thought
 from tests.mediate.test_turn_continuity import sent
+from tests.turns.desk import Desk, opened, with_tools
+from tests.turns.scripted import Thought
 from tests.wires import Body, anthropic, openai
 
 LONG = (

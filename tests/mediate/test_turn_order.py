@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 from inline_snapshot import snapshot
 
-from tests.mediate.desk import TERMINAL_TOOL, Desk, tool
+from tests.turns.desk import TERMINAL_TOOL, Desk, tool
 
 
 @pytest.mark.requirement("calls:max-parallel")

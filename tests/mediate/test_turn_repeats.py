@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
-from tests.mediate.desk import Desk, tool
+from tests.turns.desk import Desk, tool
 
 
 def told(desk: Desk) -> list[dict[str, Any]]:

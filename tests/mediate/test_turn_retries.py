@@ -17,7 +17,7 @@ from inline_snapshot import snapshot
 from claw_contract.log import JoinEvent, ResumeEvent
 from claw_mediate.core.http import RunnerResponse
 from claw_mediate.mitm.flow_state import ChunkSource
-from tests.mediate.desk import Desk, tool, with_tools
+from tests.turns.desk import Desk, tool, with_tools
 from tests.waiting import happens
 
 pytestmark = pytest.mark.both_forms

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.mediate.desk import Desk, with_tools
+from tests.turns.desk import Desk, with_tools
 from tests.wires import Body
 
 OBSERVED = "Observation:\na file"

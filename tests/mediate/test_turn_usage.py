@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
-from tests.mediate.desk import Desk
+from tests.turns.desk import Desk
 
 pytestmark = pytest.mark.both_forms
 

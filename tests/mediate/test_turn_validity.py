@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.mediate.desk import Desk, tool
-from tests.mediate.scripted import Exactly, Part, Thought
+from tests.turns.desk import Desk, tool
+from tests.turns.scripted import Exactly, Part, Thought
 from tests.wires import Wire, anthropic, openai
 
 WAYS: list[tuple[Wire, bool]] = [

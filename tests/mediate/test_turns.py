@@ -7,8 +7,8 @@ from __future__ import annotations
 import pytest
 from inline_snapshot import snapshot
 
-from tests.mediate.desk import Desk, tool
-from tests.mediate.scripted import Exactly
+from tests.turns.desk import Desk, tool
+from tests.turns.scripted import Exactly
 
 
 @pytest.mark.requirement("loop:no-calls")

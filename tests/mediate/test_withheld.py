@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.mediate.desk import Desk, tool
+from tests.turns.desk import Desk, tool
 
 
 def withheld(desk: Desk) -> dict[str, str]:

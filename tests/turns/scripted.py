@@ -28,7 +28,7 @@ from claw_mediate.tools.managed_call import CallContext
 from tests.wires import Body, Made
 
 if TYPE_CHECKING:
-    from tests.mediate.desk import Desk
+    from tests.turns.desk import Desk
 
 SERVICE = "desk"
 

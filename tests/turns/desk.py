@@ -10,6 +10,8 @@ dialect, whether the runner streams or not.
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,9 +28,16 @@ from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.turns.registry import Peers
 from claw_state.url import File
 from tests.events import known
-from tests.mediate.scripted import SERVICE, Headers, Model, Part, Services
-from tests.wires import Body, Said, Wire
+from tests.turns.scripted import SERVICE, Headers, Model, Part, Services
+from tests.wires import Body, Said, Wire, anthropic, openai, openai_legacy, responses
 
+WIRES: dict[str, Wire] = {
+    "openai": openai,
+    "anthropic": anthropic,
+    "legacy": openai_legacy,
+    "responses": responses,
+}
+"""Each dialect that a desk can speak, by the name it has in a test's parameters."""
 KEYS = {"OPENAI_API_KEY": "sk-desk", "ANTHROPIC_API_KEY": "sk-ant-desk"}
 
 
@@ -283,3 +292,9 @@ class Desk:
         body = self.wire.request(self.messages, self.native, stream=self.stream, more=self.more)
         headers = [("authorization", f"Bearer {self.token}"), *self.headers.items()]
         return Request("POST", self.wire.PATH, headers, json.dumps(body).encode())
+
+
+@asynccontextmanager
+async def opened[D: Desk](desk: D) -> AsyncIterator[D]:
+    yield desk
+    await desk.close()

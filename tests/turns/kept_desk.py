@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from claw_mediate.core.types import ModelResponse
 from claw_mediate.providers.failover import ModelCall, ModelResult, ProviderResponse, parse_response
 from claw_state.ownership import KeptObject
-from tests.mediate.desk import Desk
-from tests.mediate.scripted import Model
+from tests.turns.desk import Desk
+from tests.turns.scripted import Model
 from tests.waiting import happens
 from tests.wires import Body, responses, responses_rules
 

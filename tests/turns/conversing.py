@@ -20,7 +20,7 @@ import msgspec
 
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Request, RunnerResponse
-from tests.mediate.desk import Desk
+from tests.turns.desk import Desk
 from tests.wires import Body, Wire, openai
 
 type Header = tuple[str, str]
