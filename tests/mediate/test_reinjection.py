@@ -13,8 +13,8 @@ from claw_contract.log import ContinuityEvent
 from claw_mediate.core.continuity import Evidence
 from claw_mediate.core.reinjection import Reinjection, plan_reinjection
 from claw_state.continuity import Anchor, StoredRounds
-from tests.mediate.test_turn_conversations import said
 from tests.turns.desk import Desk
+from tests.turns.test_conversations import said
 
 ROOM = 256 * 1024
 

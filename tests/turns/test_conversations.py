@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from inline_snapshot import snapshot
 
-from tests.mediate.test_turn_continuity import sent
 from tests.turns.desk import Desk, opened, with_tools
 from tests.turns.scripted import Thought
+from tests.turns.test_continuity import sent
 from tests.wires import Body, anthropic, openai
 
 LONG = (
