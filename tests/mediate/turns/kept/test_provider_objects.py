@@ -17,7 +17,7 @@ from claw_mediate.core.object_ids import GivenObject
 from claw_state.health import StateUnavailableError
 from claw_state.ownership import KeptObject, ProviderObject
 from claw_state.url import StoreError
-from tests.mediate.object_pod import CHAT, RESPONSES, ObjectPod, object_pod, user
+from tests.mediate.turns.kept.object_pod import CHAT, RESPONSES, ObjectPod, object_pod, user
 
 
 @pytest.fixture

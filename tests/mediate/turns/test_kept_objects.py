@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from claw_mediate.core.http import Forward, Request, RunnerResponse
 from claw_state.ownership import KeptObject
 from claw_state.url import StoreError
-from tests.mediate.stored_pod import (
+from tests.mediate.turns.kept.kept_pod import (
     FIRST,
     MANAGED,
     NATIVE,

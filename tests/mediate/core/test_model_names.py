@@ -22,8 +22,8 @@ from claw_mediate.core.model_names import (
     find_named_models,
 )
 from tests.mediate.test_form_data import CONTENT_TYPE, form
-from tests.mediate.test_other_paths import EMBEDDINGS, OtherPod
 from tests.mediate.test_routing import TOKEN
+from tests.mediate.turns.test_other_paths import EMBEDDINGS, OtherPod
 from tests.turns.desk import WIRES
 
 pytestmark = pytest.mark.requirement("policy:other-names")

@@ -10,7 +10,7 @@ import pytest
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Request, RunnerResponse
 from claw_state.ownership import KeptObject
-from tests.mediate.object_pod import (
+from tests.mediate.turns.kept.object_pod import (
     CHAT,
     JSON,
     MESSAGES,

@@ -17,7 +17,7 @@ from claw_mediate.dialects.kept import Concealment
 from claw_mediate.dialects.responses import kept
 from claw_mediate.turns import kept_objects
 from claw_state.ownership import KeptObject
-from tests.mediate.stored_pod import (
+from tests.mediate.turns.kept.kept_pod import (
     FIRST,
     NATIVE,
     SECOND,

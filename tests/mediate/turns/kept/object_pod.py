@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Forward, Request
 from claw_state.ownership import ProviderObject
-from tests.mediate.stored_pod import StoredApi, StoredPod
+from tests.mediate.turns.kept.kept_pod import StoredApi, StoredPod
 from tests.wires import Body
 
 JSON = "application/json"

@@ -14,7 +14,7 @@ from claw_contract.content_coding import DecodingError
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Forward, Request, RunnerResponse
 from claw_state.ownership import KeptObject, ProviderObject
-from tests.mediate.stored_pod import FIRST, MANAGED, NATIVE, StoredPod, kept_response
+from tests.mediate.turns.kept.kept_pod import FIRST, MANAGED, NATIVE, StoredPod, kept_response
 from tests.wires import Body
 
 OWN = KeptObject(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from starlette.responses import JSONResponse, Response
 
-from tests.mediate.object_pod import ObjectPod, object_pod
+from tests.mediate.turns.kept.object_pod import ObjectPod, object_pod
 
 
 @pytest.fixture
