@@ -23,7 +23,7 @@ from claw_mediate.core.model_names import (
 )
 from tests.mediate.test_form_data import CONTENT_TYPE, form
 from tests.mediate.test_routing import TOKEN
-from tests.mediate.turns.test_other_paths import EMBEDDINGS, OtherPod
+from tests.mediate.turns.other_pod import EMBEDDINGS, OtherPod
 from tests.turns.desk import WIRES
 
 pytestmark = pytest.mark.requirement("policy:other-names")

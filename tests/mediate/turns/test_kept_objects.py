@@ -388,3 +388,25 @@ async def test_what_is_forwarded_is_owned_by_the_id_that_comes_back(pod: StoredP
     assert owned == KeptObject(
         "resp_N", "resp_N", "openai", "first", previous="resp_A", is_plain=True
     )
+
+
+NESTED = {"type": "function", "function": {"name": "desk__balance", "parameters": {}}}
+
+
+@pytest.mark.requirement("responses:paths-read")
+async def test_a_tool_that_the_provider_repeats_in_another_form_is_not_shown(
+    pod: StoredPod,
+) -> None:
+    kept = kept_response(
+        "resp_A",
+        tools=[NATIVE, MANAGED, NESTED],
+        input_messages=["planted"],
+        output_messages=[NESTED],
+    )
+    pod.api.responses["resp_A"] = kept, FIRST
+    _, shown = await pod.asks("GET", "/v1/responses/resp_A")
+    assert (shown["tools"], shown["input_messages"], shown["output_messages"]) == (
+        [NATIVE],
+        None,
+        None,
+    )

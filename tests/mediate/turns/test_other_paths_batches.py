@@ -1,109 +1,24 @@
-"""Ways around the ownership of what a provider keeps, and around what hides managed tools in it."""
+"""A batch that could go on from another agent's response, and bodies that came packed."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from starlette.responses import Response
 
 from claw_contract.content_coding import DecodingError
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Forward, Request, RunnerResponse
-from claw_state.ownership import KeptObject, ProviderObject
-from tests.mediate.turns.kept.kept_pod import FIRST, MANAGED, NATIVE, StoredPod, kept_response
-from tests.wires import Body
-
-OWN = KeptObject(
-    "resp_A", "resp_A", "openai", "first", hidden_ids=("call_1",), managed_names=("desk__balance",)
-)
-TALK = KeptObject(
-    "conv_A", "conv_A", "openai", "first", hidden_ids=("call_1",), managed_names=("desk__balance",)
-)
+from claw_state.ownership import ProviderObject
+from tests.mediate.turns.kept.kept_pod import StoredPod, filled_pod
 
 
 @pytest.fixture
 async def pod(tmp_path: Path) -> AsyncIterator[StoredPod]:
-    made = StoredPod(tmp_path)
-    made.open()
-    made.api.responses = {"resp_A": (kept_response("resp_A"), FIRST)}
-    for owned in (OWN, TALK):
-        await made.keeps(owned)
-    yield made
-    await made.close()
-
-
-@pytest.mark.requirement("responses:paths-read")
-@pytest.mark.parametrize("status", [201, 202, 203, 206, 226, 300])
-@pytest.mark.parametrize(
-    "path",
-    ["/v1/responses/resp_A", "/v1/responses/resp_A/input_items", "/v1/conversations/conv_A/items"],
-)
-async def test_a_part_of_an_answer_or_one_of_another_kind_is_not_shown(
-    pod: StoredPod, path: str, status: int
-) -> None:
-    pod.api.instead = Response(
-        json.dumps(kept_response("resp_A") | {"data": FIRST}), status, media_type="application/json"
-    )
-    shown = await pod.asks("GET", path)
-    assert "desk__balance" not in json.dumps(shown)
-    assert shown[0] == 502
-
-
-NESTED = {"type": "function", "function": {"name": "desk__balance", "parameters": {}}}
-
-
-@pytest.mark.requirement("responses:paths-read")
-async def test_a_tool_that_the_provider_repeats_in_another_form_is_not_shown(
-    pod: StoredPod,
-) -> None:
-    kept = kept_response(
-        "resp_A",
-        tools=[NATIVE, MANAGED, NESTED],
-        input_messages=["planted"],
-        output_messages=[NESTED],
-    )
-    pod.api.responses["resp_A"] = kept, FIRST
-    _, shown = await pod.asks("GET", "/v1/responses/resp_A")
-    assert (shown["tools"], shown["input_messages"], shown["output_messages"]) == (
-        [NATIVE],
-        None,
-        None,
-    )
-
-
-@pytest.mark.requirement("responses:paths-owner")
-@pytest.mark.parametrize(
-    "named",
-    [
-        "\ud800",
-        "resp_A\x00",
-        "resp_A ",
-        " resp_A",
-        "RESP_A",
-        "resp_\uff21",
-        "r" * 1_000_000,
-        "'",
-        "%",
-    ],
-)
-async def test_an_id_in_another_spelling_is_nobodys(pod: StoredPod, named: str) -> None:
-    for agent in ("analyst", "clerk"):
-        for member in (
-            {"previous_response_id": named},
-            {"conversation": named},
-            {"conversation": {"id": named}},
-        ):
-            for end in ("", "/compact", "/input_tokens"):
-                body: Body = {"model": "gpt-test", "input": "Go on", **member}
-                status, _ = await pod.asks(
-                    "POST", "/v1/responses" + end, agent, body=json.dumps(body).encode()
-                )
-                assert status in {400, 404}
-    assert pod.asked == []
+    async with filled_pod(tmp_path) as made:
+        yield made
 
 
 def posted(

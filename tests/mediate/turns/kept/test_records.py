@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,35 +12,12 @@ from inline_snapshot import snapshot
 from claw_mediate.core.http import Forward, RunnerResponse
 from claw_mediate.dialects.base import UnreadableRequestError
 from claw_mediate.dialects.responses import response as dialect
-from claw_state.ownership import KeptObject
 from tests.mediate.items import streamed
 from tests.mediate.openai_sdk import final_response
-from tests.state.server import shared_state
+from tests.mediate.turns.kept.chains import asked, chains, once, owned, says
 from tests.turns.desk import TERMINAL_TOOL, Desk, tool
 from tests.wires import Body
-from tests.wires.responses import function_call, message, reasoning, response
-
-once = pytest.mark.parametrize("codex", ["json"], indirect=True)
-"""For what does not depend on how the answer is told."""
-THEIRS = KeptObject("resp_theirs", "resp_theirs", "openai")
-
-
-async def owned(desk: Desk, object_id: str) -> KeptObject:
-    found = await desk.mediator.state.ownership.find(desk.agent, object_id)
-    assert found is not None
-    return found
-
-
-async def chains(desk: Desk, words: str, previous: str, **more: Any) -> str:
-    """Send only what is new, as a runner does that leaves the rest to the provider."""
-    desk.messages = []
-    return await desk.asks(words, **{"store": True, "previous_response_id": previous, **more})
-
-
-def says(desk: Desk, response_id: str, *output: Body, **more: Any) -> None:
-    desk.model_answers(
-        json.dumps(response(*output, **{"id": response_id, "store": True, **more})).encode()
-    )
+from tests.wires.responses import function_call, message, reasoning
 
 
 @pytest.mark.requirement("responses:chain")
@@ -96,125 +70,6 @@ async def test_a_request_without_input_gets_one_of_its_hidden_items_only(codex: 
     first, second = codex.model.bodies[1:]
     assert "input" not in first
     assert [item["type"] for item in second["input"]] == ["function_call", "function_call_output"]
-
-
-REFERENCES: list[tuple[Body, int, str]] = [
-    ({"previous_response_id": "resp_theirs"}, 400, "previous_response_not_found"),
-    ({"previous_response_id": "resp_nobodys"}, 400, "previous_response_not_found"),
-    (
-        {"previous_response_id": "resp_theirs", "background": True},
-        400,
-        "previous_response_not_found",
-    ),
-    (
-        {"previous_response_id": "resp_theirs", "tool_choice": "none", "input": None},
-        400,
-        "previous_response_not_found",
-    ),
-    (
-        {"previous_response_id": "resp_theirs", "input": [{"type": "compaction_trigger"}]},
-        400,
-        "previous_response_not_found",
-    ),
-    ({"conversation": "resp_theirs"}, 404, "conversation_not_found"),
-    ({"conversation": {"id": "resp_theirs"}}, 404, "conversation_not_found"),
-]
-
-
-@once
-@pytest.mark.requirement("responses:owner-only")
-@pytest.mark.parametrize("tools", ["granted", "none"])
-@pytest.mark.parametrize(("more", "status", "code"), REFERENCES)
-async def test_what_another_agent_owns_is_refused_before_anything_is_sent(
-    codex: Desk, tools: str, more: Body, status: int, code: str
-) -> None:
-    await codex.mediator.state.ownership.save("another", THEIRS)
-    if tools == "none":
-        codex.grant()
-    exchange = await asked(codex, {"model": "gpt-test", "input": "Hi", **more})
-    assert isinstance(exchange, RunnerResponse)
-    told = json.loads(b"".join([chunk async for chunk in exchange.chunks]))["error"]
-    assert (exchange.status, told["code"], told["param"]) == (status, code, next(iter(more)))
-    assert codex.model.bodies == []
-    assert codex.interventions() == ["stored_id_refused"]
-
-
-async def asked(desk: Desk, body: Body | bytes) -> RunnerResponse | Forward:
-    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return await desk.mediator.exchange(desk._admitted(), replace(desk._request(), body=raw))
-
-
-@once
-@pytest.mark.requirement("responses:owner-only")
-async def test_with_any_the_provider_alone_decides_about_an_id(codex: Desk) -> None:
-    codex.settings = replace(codex.settings, stored_ids="any")
-    codex.open()
-    codex.model_refuses(400, "previous_response_not_found")
-    assert await chains(codex, "Hi", "resp_from_before") == snapshot("""\
-
-cllama → model    the runner's request
-model  → cllama   status 400
-cllama → runner   400 previous_response_not_found
-""")
-
-
-@once
-@pytest.mark.requirement("responses:chain-unkept")
-async def test_a_response_that_the_provider_was_told_not_to_keep_can_not_be_named(
-    codex: Desk,
-) -> None:
-    codex.model_says("Hello.", id="resp_1")
-    await codex.asks("Hi", store=False)
-    assert "400 previous_response_not_found" in await refused(codex, "resp_1")
-
-
-async def refused(desk: Desk, previous: str) -> str:
-    exchange = await asked(
-        desk, {"model": "gpt-test", "input": "Go on", "previous_response_id": previous}
-    )
-    assert isinstance(exchange, RunnerResponse)
-    told = json.loads(b"".join([chunk async for chunk in exchange.chunks]))["error"]
-    return f"{exchange.status} {told['code']}: {told['message']}"
-
-
-@once
-@pytest.mark.requirement("responses:named-once")
-@pytest.mark.parametrize(
-    "named",
-    [
-        b'"previous_response_id":"resp_theirs","previous_response_id":null',
-        b'"previous_response_id":"resp_theirs","previous_response\\u005fid":"resp_mine"',
-        b'"conversation":"conv_theirs","conversation":null',
-        b'"conversation":{"id":"conv_theirs","id":"conv_mine"}',
-        b'"conversation":{"name":"x"}',
-        b'"previous_response_id":["resp_theirs"]',
-        b'"previous_response_id":"resp_\\ud800"',
-        b'"conversation":"conv_\\ud800"',
-    ],
-)
-@pytest.mark.parametrize("tools", ["granted", "none"])
-async def test_an_id_that_two_readers_could_read_differently_is_a_bad_request(
-    codex: Desk, named: bytes, tools: str
-) -> None:
-    if tools == "none":
-        codex.grant()
-    exchange = await asked(codex, b'{"model":"gpt-test","input":"Hi",%b}' % named)
-    assert isinstance(exchange, RunnerResponse)
-    assert exchange.status == 400
-
-
-@once
-@pytest.mark.requirement("responses:state-down")
-async def test_while_the_state_can_not_be_read_what_names_an_id_is_503_and_all_else_works(
-    codex: Desk,
-) -> None:
-    codex.remembers()
-    with closing(sqlite3.connect(codex.home / "state.db")) as other:
-        other.execute("DROP TABLE owned")
-    assert "503 state_unavailable" in await refused(codex, "resp_1")
-    says(codex, "resp_2", message("Hello."))
-    assert "'Hello.'" in await codex.asks("Hi", store=True)
-    assert {event["error"] for event in codex.told("error")} == {"state_unusable"}
 
 
 @pytest.mark.requirement("responses:terminal-owes")
@@ -363,50 +218,6 @@ async def test_an_empty_input_without_a_chain_is_the_providers_to_refuse(
     else:
         assert exchange.status == 400
         assert codex.model.bodies[-1]["input"] == []
-
-
-@pytest.mark.requirement("responses:chain-and-conversation")
-@once
-async def test_a_chain_and_a_conversation_of_the_agents_own_are_the_providers_to_refuse(
-    codex: Desk,
-) -> None:
-    for own in ("resp_1", "conv_1"):
-        await codex.mediator.state.ownership.save(codex.agent, KeptObject(own, own, "openai"))
-    body = {
-        "model": "gpt-test",
-        "input": "Hi",
-        "previous_response_id": "resp_1",
-        "conversation": "conv_1",
-    }
-    codex.model_refuses(400, "invalid_request_error")
-    exchange = await asked(codex, body)
-    assert isinstance(exchange, Forward) or exchange.status == 400
-    both = {"previous_response_id": "resp_1", "conversation": "conv_theirs"}
-    theirs = await asked(codex, {"model": "gpt-test", "input": "Hi", **both})
-    assert isinstance(theirs, RunnerResponse)
-    assert theirs.status == 404
-
-
-@pytest.mark.requirement("responses:owned-ids")
-@once
-async def test_a_chain_goes_on_at_another_proxy_and_stops_while_their_server_is_gone(
-    codex: Desk, tmp_path: Path
-) -> None:
-    with shared_state(tmp_path / "server") as server:
-        codex.settings = replace(codex.settings, state=server.place)
-        codex.open()
-        says(codex, "resp_1", message("Hello."))
-        await codex.asks("Hi", store=True)
-        codex.open()
-        says(codex, "resp_2", message("Again."))
-        assert "'Again.'" in await chains(codex, "And?", "resp_1")
-        codex.admits("another")
-        assert "400 previous_response_not_found" in await refused(codex, "resp_2")
-        server.kill()
-        assert "503 state_unavailable" in await refused(codex, "resp_2")
-        says(codex, "resp_3", message("Alone."))
-        codex.messages = []
-        assert "'Alone.'" in await codex.asks("Hi", store=True)
 
 
 @pytest.mark.requirement("responses:terminal-owes")
