@@ -9,7 +9,7 @@ import asyncio
 import pytest
 
 from tests.turns.desk import Desk, with_tools
-from tests.turns.test_retries import answer, failed_after_a_trade
+from tests.turns.retrying import answer, failed_after_a_trade
 from tests.waiting import happens
 
 pytestmark = pytest.mark.both_forms

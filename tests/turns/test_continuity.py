@@ -6,25 +6,12 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import msgspec
 import pytest
 from inline_snapshot import snapshot
 
 from tests.turns.desk import Desk, with_tools
+from tests.turns.remembering import sent
 from tests.turns.scripted import Thought
-
-
-class Sent(msgspec.Struct):
-    messages: list[msgspec.Raw] = []
-    input: list[msgspec.Raw] = []
-
-
-def sent(raw: bytes) -> list[bytes]:
-    """Return the bytes of each message: the messages of one request must begin
-    those of the next, for prompt caches.
-    """
-    request = msgspec.json.decode(raw, type=Sent)
-    return [bytes(message) for message in request.messages or request.input]
 
 
 @with_tools

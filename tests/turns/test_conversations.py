@@ -13,27 +13,13 @@ import pytest
 from inline_snapshot import snapshot
 
 from tests.turns.desk import Desk, opened, with_tools
+from tests.turns.remembering import said, sent, told
 from tests.turns.scripted import Thought
-from tests.turns.test_continuity import sent
 from tests.wires import Body, anthropic, openai
 
 LONG = (
     "You hold one dollar in cash, two shares of X and no debt; nothing has changed since yesterday."
 )
-
-
-async def said(desk: Desk, question: str, tool: str, answer: str) -> None:
-    """Run a turn with one hidden round."""
-    desk.model_says((tool, {}))
-    desk.model_says(answer)
-    await desk.asks(question)
-
-
-async def told(desk: Desk, question: str = "Sure?") -> list[str]:
-    """Run another turn; return the names of the hidden calls that its model gets."""
-    desk.model_says("Yes.")
-    await desk.asks(question)
-    return desk.wire.called(desk.model.bodies[-1])
 
 
 @pytest.mark.requirement("continuity:told-apart")

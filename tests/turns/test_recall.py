@@ -10,8 +10,8 @@ import pytest
 from inline_snapshot import snapshot
 
 from tests.turns.desk import Desk, tool, with_tools
-from tests.turns.test_conversations import said, told
-from tests.turns.test_retries import answer, failed_after_a_trade, until_called
+from tests.turns.remembering import said, told
+from tests.turns.retrying import answer, failed_after_a_trade, until_called
 from tests.waiting import happens
 
 

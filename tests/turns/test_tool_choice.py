@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import pytest
-from inline_snapshot import snapshot
 
 from tests.turns.desk import Desk, tool, with_tools
 from tests.wires import Body
@@ -103,25 +102,6 @@ async def test_whether_calls_may_be_made_side_by_side_stays_as_the_runner_said(
     assert [desk.wire.chosen(body)[1] for body in desk.model.bodies] == [parallel] * 3
 
 
-@pytest.mark.requirement("injection:tool-choice-none")
-async def test_a_runner_that_wants_no_tools_gets_none_and_no_loop(desk: Desk) -> None:
-    assert await desk.asks("Go", native=["shell"], **desk.wire.choice("none")) == snapshot("""\
-
-cllama → model    the runner's request, as it is
-""")
-    assert desk.interventions() == ["tool_choice_none"]
-
-
-@pytest.mark.requirement("injection:without-grants")
-async def test_an_agent_without_tools_is_passed_through_unread(desk: Desk) -> None:
-    desk.grant()
-    assert await desk.asks("Go", native=["shell"], **desk.wire.choice("required")) == snapshot("""\
-
-cllama → model    the runner's request, as it is
-""")
-    assert desk.interventions() == []
-
-
 @pytest.mark.both_forms
 @pytest.mark.requirement("injection:whole-response")
 async def test_the_provider_is_asked_for_a_whole_response_whatever_the_runner_asked_for(
@@ -145,19 +125,3 @@ async def test_the_last_word_forbids_by_choice_whatever_the_runner_chose(desk: D
     await desk.asks("Go", **desk.wire.choice("required", parallel=False))
     assert chosen(desk) == ["required", "auto", "none"]
     assert len({tuple(desk.wire.tools(body)) for body in desk.model.bodies}) == 1
-
-
-@pytest.mark.requirement("names:room")
-async def test_managed_tools_that_the_provider_has_no_room_for_are_left_out_from_the_end_and_told(
-    gpt: Desk,
-) -> None:
-    gpt.model_says(("desk.balance", {}))
-    gpt.model_says("Done.")
-    await gpt.asks("Go", native=[f"own_{number}" for number in range(127)])
-    assert [list(gpt.wire.tools(body))[127:] for body in gpt.model.bodies] == [
-        ["desk__balance"]
-    ] * 2
-    left_out = next(
-        event for event in gpt.events if event["intervention"] == "managed_tools_over_limit"
-    )
-    assert left_out["tools"] == ["desk.quote", "desk.trade"]

@@ -14,7 +14,7 @@ from claw_mediate.core.continuity import Evidence
 from claw_mediate.core.reinjection import Reinjection, plan_reinjection
 from claw_state.continuity import Anchor, StoredRounds
 from tests.turns.desk import Desk
-from tests.turns.test_conversations import said
+from tests.turns.remembering import said
 
 ROOM = 256 * 1024
 

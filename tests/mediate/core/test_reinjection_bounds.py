@@ -18,8 +18,8 @@ from claw_mediate.core.reinjection import MAX_REINJECTED_BYTES, fit_to_limit
 from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.openai import chat as openai_chat
 from tests.turns.desk import Desk, tool
+from tests.turns.remembering import sent
 from tests.turns.scripted import Thought
-from tests.turns.test_continuity import sent
 
 SIZES = st.lists(st.integers(1, 120), max_size=60)
 

@@ -173,15 +173,6 @@ def test_every_failure_has_the_one_shape_and_can_be_recorded(answer: ToolResult)
     assert call_record(answer, NONE)["status"] == "error"
 
 
-@pytest.mark.requirement("history:results")
-def test_a_result_is_recorded_in_one_line_of_its_exact_json() -> None:
-    body = b'{"price": 1.50,\r\n "id": 9007199254740993}'
-    result = tool_result.read_http_response(READ, 200, body, len(body), 100)
-    assert bytes(call_record(result, NONE)["result"]) == (
-        b'{"ok":true,"status_code":200,"data":{"price": 1.50,   "id": 9007199254740993}}'
-    )
-
-
 @pytest.mark.requirement("calls:duplicate-advice")
 def test_a_duplicate_tells_tool_first_round_and_count() -> None:
     details = told(tool_result.duplicate_tool_call(READ, 3, 2))["error"]["details"]

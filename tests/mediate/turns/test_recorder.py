@@ -1,9 +1,13 @@
-"""Granted tools that the model was not offered: history has each with its reason."""
+"""What a turn's line of history says of its tools: withheld ones with the reason, and exact results."""
 
 from __future__ import annotations
 
 import pytest
 
+from claw_contract.redaction.redactor import Redactor
+from claw_mediate.core import tool_result
+from claw_mediate.turns.recorder import call_record
+from tests.mediate.made import called, granted
 from tests.turns.desk import Desk, tool
 
 
@@ -32,3 +36,13 @@ async def test_a_turn_whose_model_was_shown_all_withholds_nothing(desk: Desk) ->
     desk.model_says("Done.")
     await desk.asks("Go")
     assert withheld(desk) == {}
+
+
+@pytest.mark.requirement("history:results")
+def test_a_result_is_recorded_in_one_line_of_its_exact_json() -> None:
+    body = b'{"price": 1.50,\r\n "id": 9007199254740993}'
+    read = called(granted(annotations={"readOnly": True}))
+    result = tool_result.read_http_response(read, 200, body, len(body), 100)
+    assert bytes(call_record(result, Redactor(()))["result"]) == (
+        b'{"ok":true,"status_code":200,"data":{"price": 1.50,   "id": 9007199254740993}}'
+    )

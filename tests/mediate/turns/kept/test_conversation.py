@@ -17,7 +17,7 @@ from claw_mediate.core.http import RunnerResponse
 from claw_state.sqlite.journal import SqliteJournal
 from tests.turns.desk import tool
 from tests.turns.kept_desk import KeptDesk, begun, failed_behind_a_trade, kinds
-from tests.turns.test_retries import dies
+from tests.turns.retrying import dies
 from tests.waiting import happens
 from tests.wires.responses import function_call, response
 

@@ -15,7 +15,7 @@ from claw_mediate.core.cost import ReceivedAnswer
 from claw_mediate.core.http import Forward
 from tests.turns.desk import DEFAULT_TOOLS, TERMINAL_TOOL, tool
 from tests.turns.kept_desk import KeptDesk, begun, failed_behind_a_trade, kinds
-from tests.turns.test_retries import dies
+from tests.turns.retrying import dies
 from tests.waiting import happens
 
 
