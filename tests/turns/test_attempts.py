@@ -28,7 +28,7 @@ async def test_words_that_the_runner_appends_when_it_tries_again_make_no_new_tur
 
 @pytest.mark.requirement("journal:altered-and-lost")
 @pytest.mark.parametrize("words", ["Buy", "Buy\n\n[Queued user message] Continue the current task"])
-async def test_an_answer_that_was_lost_with_the_proxy_is_given_to_who_asks_for_it_in_another_form(
+async def test_an_answer_that_was_lost_with_the_proxy_is_given_in_another_form(
     desk: Desk, words: str
 ) -> None:
     """Claude Code asks without a stream after its stream broke."""
@@ -46,7 +46,7 @@ async def test_an_answer_that_was_lost_with_the_proxy_is_given_to_who_asks_for_i
 
 
 @pytest.mark.requirement("journal:altered")
-async def test_words_that_the_runner_puts_into_a_part_of_their_own_go_on_with_the_turn(
+async def test_appended_words_in_a_part_of_their_own_go_on_with_the_turn(
     desk: Desk,
 ) -> None:
     """Claude Code makes one message of everything that the user said since the last answer."""

@@ -161,7 +161,7 @@ cllama → runner   native:shell   [1 hidden]
 
 
 @pytest.mark.requirement("budget:soft-deadline")
-async def test_a_model_that_takes_most_of_the_time_has_its_calls_answered_and_its_last_word(
+async def test_a_slow_models_calls_are_answered_and_it_has_its_last_word(
     desk: Desk,
 ) -> None:
     desk.grant(tool("quote"), total_timeout_ms=10_000)

@@ -144,7 +144,7 @@ async def test_blocks_of_every_type_are_in_the_answer_behind_hidden_rounds(claud
 
 
 @pytest.mark.requirement("anthropic:blocks-survive")
-async def test_blocks_of_every_type_go_to_the_runner_with_a_native_call_and_come_back_with_it(
+async def test_blocks_of_every_type_go_out_and_come_back_with_a_native_call(
     claude: Desk,
 ) -> None:
     said = [

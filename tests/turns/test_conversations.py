@@ -165,7 +165,7 @@ async def test_a_restart_between_any_two_requests_is_not_noticed(desk: Desk) -> 
 
 @pytest.mark.requirement("continuity:two-dialects")
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_conversation_that_goes_on_in_another_dialect_is_sound_and_the_first_one_forgets_nothing(
+async def test_a_conversation_goes_on_in_another_dialect_and_the_first_forgets_nothing(
     tmp_path: Path, *, stream: bool
 ) -> None:
     async with opened(Desk(tmp_path, openai, stream=stream)) as desk:

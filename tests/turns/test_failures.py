@@ -65,7 +65,7 @@ async def test_a_reply_that_is_no_completion_is_a_502(desk: Desk, body: bytes) -
 
 
 @pytest.mark.requirement("failure:upstream-error-passed-on")
-async def test_an_error_in_a_later_round_is_passed_on_and_what_ran_is_remembered_by_history(
+async def test_an_error_in_a_later_round_is_passed_on_and_history_has_what_ran(
     desk: Desk,
 ) -> None:
     desk.model_says(("desk.trade", {}))

@@ -12,7 +12,7 @@ from tests.turns.scripted import Exactly
 
 
 @pytest.mark.requirement("names:canonical-call")
-async def test_a_call_by_the_canonical_name_is_managed_and_stands_under_its_alias_in_the_transcript(
+async def test_a_call_by_the_canonical_name_is_managed_and_has_its_alias_in_the_transcript(
     desk: Desk,
 ) -> None:
     desk.model_says((Exactly("desk.balance"), {}))
@@ -56,7 +56,7 @@ async def test_a_name_that_no_provider_takes_back_is_told_in_plain_characters(
 
 
 @pytest.mark.requirement("names:native-wins")
-async def test_a_runner_that_has_a_tool_of_the_aliass_name_keeps_it_and_the_managed_one_has_another(
+async def test_a_runners_tool_keeps_the_aliass_name_and_the_managed_one_has_another(
     desk: Desk,
 ) -> None:
     desk.model_says(("desk.balance", {}))

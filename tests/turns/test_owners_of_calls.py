@@ -187,7 +187,7 @@ cllama → runner   "I can't trade."   [1 hidden]
 
 
 @pytest.mark.requirement("names:native-wins")
-async def test_a_name_that_the_runner_declared_is_the_runners_even_when_it_is_a_managed_canonical_name(
+async def test_a_declared_name_is_the_runners_even_if_it_is_a_managed_canonical_name(
     desk: Desk,
 ) -> None:
     desk.model_says((Exactly("desk.balance"), {}))

@@ -109,7 +109,7 @@ async def test_what_a_turn_did_whose_runner_left_is_known_when_it_goes_on_behind
 
 @with_tools
 @pytest.mark.requirement("loop:handoff-continuity")
-async def test_of_three_native_steps_each_has_its_rounds_though_the_last_failed_and_was_tried_again(
+async def test_each_of_three_native_steps_has_its_rounds_though_the_last_was_retried(
     desk: Desk,
 ) -> None:
     desk.model_says(("desk.balance", {"n": 1}))

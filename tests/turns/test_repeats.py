@@ -84,7 +84,7 @@ cllama → runner   'Done.'   [1 hidden]
 
 
 @pytest.mark.requirement("calls:duplicate-exceptions")
-async def test_a_write_that_failed_may_have_changed_what_is_read_and_one_that_never_ran_has_not(
+async def test_a_failed_write_may_have_changed_what_is_read_and_an_unrun_one_has_not(
     desk: Desk,
 ) -> None:
     desk.grant(

@@ -137,7 +137,7 @@ async def test_the_same_words_after_a_done_turn_are_a_new_turn(
 
 
 @pytest.mark.requirement("journal:not-yet-handed")
-async def test_an_answer_that_the_runner_did_not_take_is_given_to_it_when_it_comes_again(
+async def test_an_answer_that_was_not_taken_is_given_when_the_runner_comes_again(
     desk: Desk,
 ) -> None:
     desk.listens = False
@@ -153,7 +153,7 @@ async def test_an_answer_that_the_runner_did_not_take_is_given_to_it_when_it_com
 
 
 @pytest.mark.requirement("journal:cut-off")
-async def test_a_runner_that_left_while_a_write_was_under_way_waits_for_it_when_it_comes_again(
+async def test_a_runner_that_left_during_a_write_waits_for_it_when_it_comes_again(
     desk: Desk,
 ) -> None:
     gate = desk.services.gates["desk.trade"] = asyncio.Event()
@@ -179,7 +179,7 @@ async def test_a_runner_that_left_while_a_write_was_under_way_waits_for_it_when_
 @with_tools
 @pytest.mark.requirement("journal:unknown")
 @pytest.mark.requirement("journal:idempotency-key")
-async def test_after_a_crash_what_was_answered_is_known_and_a_write_without_answer_is_of_unknown_outcome(
+async def test_after_a_crash_answers_are_known_and_an_unanswered_write_has_an_unknown_outcome(
     desk: Desk,
 ) -> None:
     desk.remembers()
@@ -240,7 +240,7 @@ cllama → runner   'That is all.'   [3 hidden]
 
 
 @pytest.mark.requirement("journal:revoked")
-async def test_of_a_tool_that_was_revoked_in_between_the_call_stays_and_no_new_one_runs(
+async def test_the_call_of_a_revoked_tool_stays_and_no_new_one_runs(
     desk: Desk,
 ) -> None:
     desk.native = ["shell"]
@@ -302,7 +302,7 @@ async def test_a_turn_whose_journal_fails_behind_its_beginning_makes_no_write_an
 
 @with_tools
 @pytest.mark.requirement("journal:not-behind-the-models-back")
-async def test_a_write_for_which_there_was_no_time_is_not_made_by_the_attempt_that_goes_on(
+async def test_a_write_for_which_there_was_no_time_is_not_made_later(
     desk: Desk,
 ) -> None:
     """The model got the result that it was not made, and may have told its user."""
@@ -320,7 +320,7 @@ async def test_a_write_for_which_there_was_no_time_is_not_made_by_the_attempt_th
 
 
 @pytest.mark.requirement("journal:altered-while-a-write-is-on-its-way")
-async def test_an_altered_retry_waits_for_the_write_that_was_on_its_way_when_the_runner_left(
+async def test_an_altered_retry_waits_for_the_write_that_its_runner_left(
     desk: Desk,
 ) -> None:
     gate = desk.services.gates["desk.trade"] = asyncio.Event()

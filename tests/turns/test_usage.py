@@ -82,7 +82,7 @@ async def test_openai_runner_gets_last_input_and_all_output_and_history_the_sum(
 
 
 @pytest.mark.requirement("loop:usage-for-runner")
-async def test_input_of_a_last_call_without_cache_is_not_mixed_with_the_cache_of_an_earlier_one(
+async def test_the_input_of_the_last_call_is_not_mixed_with_the_cache_of_an_earlier_one(
     claude: Desk,
 ) -> None:
     claude.model_says(

@@ -95,9 +95,7 @@ def test_equal_answers_of_two_conversations_are_told_apart_by_what_was_said_befo
 
 
 @pytest.mark.requirement("continuity:evidence")
-def test_equal_answers_of_one_conversation_are_told_apart_by_what_was_said_before_and_by_order() -> (
-    None
-):
+def test_equal_answers_are_told_apart_by_what_was_said_before_and_by_order() -> None:
     turns = [
         kept(1, "Buy"),
         kept(2, "Buy", "Done.", "Buy"),
@@ -165,9 +163,7 @@ class Looked(tuple[str, ...]):
 
 
 @pytest.mark.requirement("continuity:bounds")
-def test_an_answer_that_is_given_day_and_night_costs_no_more_for_each_time_that_it_was_given() -> (
-    None
-):
+def test_an_answer_that_was_given_often_costs_no_more_to_find() -> None:
     kept = [StoredRounds(number, Anchor("text:ok", ("beat",)), "", b"{}") for number in range(64)]
     looked = []
     for length in (1_000, 10_000):
@@ -235,7 +231,7 @@ def test_a_users_message_with_other_words_is_another_one(
 
 
 @pytest.mark.requirement("continuity:parts")
-def test_a_message_that_is_the_same_as_a_whole_says_no_less_than_several_that_nearly_are() -> None:
+def test_one_equal_message_says_no_less_than_several_nearly_equal_ones() -> None:
     def after(number: int, *messages: list[str]) -> StoredRounds:
         transcript = Transcript()
         for parts in messages:

@@ -94,9 +94,7 @@ def test_what_is_asked_for_is_clamped_to_what_is_allowed(
 
 
 @pytest.mark.requirement("policy:clamp")
-def test_a_name_that_several_bear_is_clamped_and_one_that_only_one_can_be_asked_for_is_not() -> (
-    None
-):
+def test_a_model_name_of_several_providers_is_clamped_and_an_unambiguous_one_is_not() -> None:
     allowed = {
         "primary": "openai/big",
         "a": "openai/twin",
@@ -155,7 +153,7 @@ def test_behind_the_chosen_model_stand_the_primary_and_the_fallbacks_in_order_wi
 
 
 @pytest.mark.requirement("policy:bad-ref")
-def test_a_ref_that_is_of_no_use_is_left_out_with_its_reason_and_the_others_work() -> None:
+def test_a_useless_ref_is_left_out_with_its_reason_and_the_others_work() -> None:
     bad = ["nowhere/x", "keyless/x", "laid-off/x", "no-slash", "/x", "openai/"]
     allowed = [
         ("primary", "nowhere/main"),

@@ -42,7 +42,7 @@ def done[T](what: Coroutine[Any, Any, T]) -> T:
     raise AssertionError("it waits")
 
 
-class Desk:
+class ClockedBudgets:
     """Budgets with a clock of their own."""
 
     def __init__(self, file: str = "") -> None:
@@ -86,8 +86,8 @@ def agent(name: str = "analyst", **budget: Any) -> Agent:
 
 
 @pytest.fixture
-def desk() -> Any:
-    made = Desk()
+def clocked() -> Any:
+    made = ClockedBudgets()
     yield made
     done(made.budgets.close())
 
@@ -98,11 +98,13 @@ async def body(exchange: RunnerResponse) -> dict[str, Any]:
 
 
 @pytest.mark.requirement("budget:max-requests")
-async def test_a_request_too_many_is_429_in_openais_shape_with_the_time_to_wait(desk: Desk) -> None:
+async def test_a_request_too_many_is_429_in_openais_shape_with_the_time_to_wait(
+    clocked: ClockedBudgets,
+) -> None:
     poor = agent(max_requests=2, behavior="hard_stop")
-    assert desk.admitted(poor, 2) == 2
-    desk.now += 600
-    refusal = desk.ask(poor)
+    assert clocked.admitted(poor, 2) == 2
+    clocked.now += 600
+    refusal = clocked.ask(poor)
     assert refusal is not None
     told, headers = await body(refusal), dict(refusal.headers)
     assert refusal.status == 429
@@ -120,16 +122,16 @@ async def test_a_request_too_many_is_429_in_openais_shape_with_the_time_to_wait(
         "unknown_cost_requests": 0,
         "max_requests": 2,
     }
-    assert desk.interventions() == ["budget_exceeded"]
-    desk.now += int(headers["retry-after"])
-    assert desk.ask(poor) is None
+    assert clocked.interventions() == ["budget_exceeded"]
+    clocked.now += int(headers["retry-after"])
+    assert clocked.ask(poor) is None
 
 
 @pytest.mark.requirement("budget:max-requests")
-async def test_anthropics_shape_and_a_rate_limit(desk: Desk) -> None:
+async def test_anthropics_shape_and_a_rate_limit(clocked: ClockedBudgets) -> None:
     slow = agent(max_requests=1, window="10s", behavior="rate_limit")
-    assert desk.ask(slow, MESSAGES) is None
-    refusal = desk.ask(slow, MESSAGES)
+    assert clocked.ask(slow, MESSAGES) is None
+    refusal = clocked.ask(slow, MESSAGES)
     assert refusal is not None
     told = await body(refusal)
     assert (refusal.status, told["type"], told["error"]["type"]) == (
@@ -139,66 +141,70 @@ async def test_anthropics_shape_and_a_rate_limit(desk: Desk) -> None:
     )
     assert 1 <= int(dict(refusal.headers)["retry-after"]) <= 11
     assert "x-should-retry" not in dict(refusal.headers)
-    assert desk.interventions() == ["rate_limited"]
+    assert clocked.interventions() == ["rate_limited"]
 
 
 @pytest.mark.requirement("budget:max-requests")
-def test_each_agent_has_its_own_and_one_without_a_budget_has_none(desk: Desk) -> None:
-    assert desk.admitted(agent(max_requests=1), 3) == 1
-    assert desk.admitted(agent("other", max_requests=1), 3) == 1
-    assert desk.admitted(agent("free"), 50) == 50
-    desk.budgets.settle(agent("free"), "m", Cost(1e6))
-    assert desk.admitted(agent("free"), 1) == 1
+def test_each_agent_has_its_own_and_one_without_a_budget_has_none(clocked: ClockedBudgets) -> None:
+    assert clocked.admitted(agent(max_requests=1), 3) == 1
+    assert clocked.admitted(agent("other", max_requests=1), 3) == 1
+    assert clocked.admitted(agent("free"), 50) == 50
+    clocked.budgets.settle(agent("free"), "m", Cost(1e6))
+    assert clocked.admitted(agent("free"), 1) == 1
 
 
 @pytest.mark.requirement("budget:soft-alert")
-def test_a_soft_alert_is_an_event_and_no_refusal(desk: Desk) -> None:
+def test_a_soft_alert_is_an_event_and_no_refusal(clocked: ClockedBudgets) -> None:
     soft = agent(max_requests=2, behavior="soft_alert")
-    assert desk.admitted(soft, 4) == 4
-    assert desk.interventions() == ["budget_soft_alert"] * 2
-    assert desk.events[-1]["requests"] == 3
+    assert clocked.admitted(soft, 4) == 4
+    assert clocked.interventions() == ["budget_soft_alert"] * 2
+    assert clocked.events[-1]["requests"] == 3
 
 
 @pytest.mark.requirement("budget:cost")
-async def test_money_that_is_spent_closes_the_door_until_the_window_has_passed(desk: Desk) -> None:
+async def test_money_that_is_spent_closes_the_door_until_the_window_has_passed(
+    clocked: ClockedBudgets,
+) -> None:
     poor = agent(limit_usd=1.0)
-    assert desk.ask(poor) is None
-    desk.end(poor, Cost(0.6))
-    assert desk.ask(poor) is None
-    desk.end(poor, Cost(0.4))
-    assert desk.ask(poor) is not None
-    desk.now += 3660
-    assert desk.ask(poor) is None
+    assert clocked.ask(poor) is None
+    clocked.end(poor, Cost(0.6))
+    assert clocked.ask(poor) is None
+    clocked.end(poor, Cost(0.4))
+    assert clocked.ask(poor) is not None
+    clocked.now += 3660
+    assert clocked.ask(poor) is None
 
 
 @pytest.mark.requirement("budget:cost-unknown")
-async def test_requests_of_unknown_cost_are_counted_and_told_once_a_window(desk: Desk) -> None:
+async def test_requests_of_unknown_cost_are_counted_and_told_once_a_window(
+    clocked: ClockedBudgets,
+) -> None:
     poor = agent(limit_usd=1.0, max_requests=3)
     for _ in range(3):
-        assert desk.ask(poor) is None
-        desk.end(poor, Cost(None))
-    assert desk.interventions() == ["budget_cost_unknown"]
-    assert desk.ask(poor) is not None
-    assert desk.events[-1]["unknown_cost_requests"] == 3
-    desk.now += 3600
-    desk.budgets.settle(poor, "m", Cost(None))
-    assert desk.interventions().count("budget_cost_unknown") == 2
+        assert clocked.ask(poor) is None
+        clocked.end(poor, Cost(None))
+    assert clocked.interventions() == ["budget_cost_unknown"]
+    assert clocked.ask(poor) is not None
+    assert clocked.events[-1]["unknown_cost_requests"] == 3
+    clocked.now += 3600
+    clocked.budgets.settle(poor, "m", Cost(None))
+    assert clocked.interventions().count("budget_cost_unknown") == 2
 
 
 @pytest.mark.requirement("budget:durable")
 async def test_a_restart_forgets_nothing_and_the_file_is_private(tmp_path: Path) -> None:
-    desk = Desk(str(tmp_path / "deep" / "state.db"))
+    clocked = ClockedBudgets(str(tmp_path / "deep" / "state.db"))
     poor = agent(max_requests=3, limit_usd=2.0)
     for cost in (1.0, 0.5):
-        assert desk.ask(poor) is None
-        desk.end(poor, Cost(cost))
-    done(desk.budgets.close())
-    desk.open()
-    assert desk.ask(poor) is None
-    desk.end(poor, Cost(0.0))
-    assert desk.ask(poor) is not None
-    assert desk.events[-1]["reported_cost_usd"] == 1.5
-    done(desk.budgets.close())
+        assert clocked.ask(poor) is None
+        clocked.end(poor, Cost(cost))
+    done(clocked.budgets.close())
+    clocked.open()
+    assert clocked.ask(poor) is None
+    clocked.end(poor, Cost(0.0))
+    assert clocked.ask(poor) is not None
+    assert clocked.events[-1]["reported_cost_usd"] == 1.5
+    done(clocked.budgets.close())
     assert (tmp_path / "deep" / "state.db").stat().st_mode & 0o777 == 0o600
 
 
@@ -210,14 +216,14 @@ def test_requests_at_one_time_do_not_all_slip_under_the_limit(
         "claw_state.sqlite.connection._LOCK_SECONDS", DEADLINE
     )  # however slow the disk is
     file, poor = str(tmp_path / "state.db"), agent(max_requests=50)
-    done(Desk(file).budgets.close())
+    done(ClockedBudgets(file).budgets.close())
 
     async def one_proxy() -> int:
-        desk = Desk(file)
+        clocked = ClockedBudgets(file)
         try:
-            return sum([await desk.budgets.admit(poor, CHAT, VIEW) is None for _ in range(40)])
+            return sum([await clocked.budgets.admit(poor, CHAT, VIEW) is None for _ in range(40)])
         finally:
-            await desk.budgets.close()
+            await clocked.budgets.close()
 
     with ThreadPoolExecutor(4) as proxies:
         assert sum(proxies.map(lambda _: asyncio.run(one_proxy()), range(4))) == 50
@@ -225,26 +231,26 @@ def test_requests_at_one_time_do_not_all_slip_under_the_limit(
 
 @pytest.mark.requirement("budget:window")
 def test_what_has_left_the_window_is_deleted(tmp_path: Path) -> None:
-    desk = Desk(str(tmp_path / "state.db"))
+    clocked = ClockedBudgets(str(tmp_path / "state.db"))
     poor = agent(max_requests=1000, window="10m")
     for _ in range(100):
-        desk.ask(poor)
-        desk.now += 60
-    with sqlite3.connect(desk.file) as db:
+        clocked.ask(poor)
+        clocked.now += 60
+    with sqlite3.connect(clocked.file) as db:
         (rows,) = db.execute("SELECT COUNT(*) FROM spending").fetchone()
     db.close()
     assert rows <= 61
-    done(desk.budgets.close())
+    done(clocked.budgets.close())
 
 
-def drop(desk: Desk) -> None:
-    with sqlite3.connect(desk.file) as db:
+def drop(clocked: ClockedBudgets) -> None:
+    with sqlite3.connect(clocked.file) as db:
         db.execute("DROP TABLE spending")
     db.close()
 
 
-def lock(desk: Desk) -> sqlite3.Connection:
-    db = sqlite3.connect(desk.file, autocommit=True)
+def lock(clocked: ClockedBudgets) -> sqlite3.Connection:
+    db = sqlite3.connect(clocked.file, autocommit=True)
     db.execute("BEGIN EXCLUSIVE")
     return db
 
@@ -253,31 +259,31 @@ def lock(desk: Desk) -> sqlite3.Connection:
 @pytest.mark.parametrize("spoil", [drop, lock])
 @pytest.mark.usefixtures("brief_lock")
 async def test_a_table_that_cannot_be_read_lets_pass_or_stops_as_it_was_said(
-    tmp_path: Path, spoil: Callable[[Desk], sqlite3.Connection | None]
+    tmp_path: Path, spoil: Callable[[ClockedBudgets], sqlite3.Connection | None]
 ) -> None:
-    desk = Desk(str(tmp_path / "state.db"))
+    clocked = ClockedBudgets(str(tmp_path / "state.db"))
     poor = agent(max_requests=1, limit_usd=1.0)
-    held = spoil(desk)
-    admission = await desk.budgets.admit(poor, CHAT, VIEW)
+    held = spoil(clocked)
+    admission = await clocked.budgets.admit(poor, CHAT, VIEW)
     assert isinstance(admission, Admission)
     assert admission.reservation is None
-    assert desk.interventions() == ["budget_check_unavailable"]
-    desk.budgets.settle(poor, "m", Cost(1.0), admission)
-    assert [event["error"] for event in desk.events if event["type"] == "error"] == [
+    assert clocked.interventions() == ["budget_check_unavailable"]
+    clocked.budgets.settle(poor, "m", Cost(1.0), admission)
+    assert [event["error"] for event in clocked.events if event["type"] == "error"] == [
         "budget_not_written"
     ]
-    await desk.budgets.close()
+    await clocked.budgets.close()
     if held is not None:
         held.close()
         held = None
-    desk.open("closed")
-    assert isinstance(await desk.budgets.admit(poor, CHAT, VIEW), Admission)
-    held = spoil(desk)
-    refusal = await desk.budgets.admit(poor, CHAT, VIEW)
+    clocked.open("closed")
+    assert isinstance(await clocked.budgets.admit(poor, CHAT, VIEW), Admission)
+    held = spoil(clocked)
+    refusal = await clocked.budgets.admit(poor, CHAT, VIEW)
     assert isinstance(refusal, RunnerResponse)
     assert refusal.status == 503
     assert (await body(refusal))["error"]["code"] == "budget_unavailable"
-    await desk.budgets.close()
+    await clocked.budgets.close()
     if held is not None:
         held.close()
 
@@ -285,18 +291,18 @@ async def test_a_table_that_cannot_be_read_lets_pass_or_stops_as_it_was_said(
 def test_a_file_that_cannot_be_opened_is_told_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="file"):
-        Desk(str(tmp_path / "file" / "s.db"))
+        ClockedBudgets(str(tmp_path / "file" / "s.db"))
     (tmp_path / "text.db").write_text("this is no database" * 100, encoding="utf-8")
     with pytest.raises(sqlite3.Error):
-        Desk(str(tmp_path / "text.db"))
+        ClockedBudgets(str(tmp_path / "text.db"))
 
 
 @pytest.mark.requirement("budget:cost")
 def test_the_price_list_is_read_again_when_it_changes_and_a_broken_one_is_none(
     tmp_path: Path,
 ) -> None:
-    desk = Desk()
-    prices = PriceList(tmp_path, desk.log)
+    clocked = ClockedBudgets()
+    prices = PriceList(tmp_path, clocked.log)
     usage = {"prompt_tokens": 1_000_000, "completion_tokens": 0}
     file = tmp_path / "prices.json"
     assert prices.cost("openai", "gpt-x", usage) is None
@@ -304,9 +310,9 @@ def test_the_price_list_is_read_again_when_it_changes_and_a_broken_one_is_none(
     assert prices.cost("openai", "gpt-x", usage) == 2.0
     file.write_text('{"openai/gpt": {"input": -20000, "output": 4}}', encoding="utf-8")
     assert [prices.cost("openai", "gpt-x", usage) for _ in range(3)] == [None] * 3
-    assert [(event["error"], event["reason"]) for event in desk.events] == [
+    assert [(event["error"], event["reason"]) for event in clocked.events] == [
         ("prices_not_read", "openai/gpt.input: Input should be greater than or equal to 0")
     ]
     file.unlink()
     assert prices.cost("openai", "gpt-x", {**usage, "cost": 0.5}) == 0.5
-    done(desk.budgets.close())
+    done(clocked.budgets.close())

@@ -69,7 +69,7 @@ def write_prices(folder: Path, **prices: tuple[float, float]) -> None:
 
 
 @pytest.mark.requirement("budget:cost-unknown")
-async def test_a_model_without_a_price_has_the_dearest_of_the_list_and_no_usage_is_never_free(
+async def test_a_model_without_a_price_has_the_dearest_and_no_usage_is_never_free(
     tmp_path: Path, budgets: Budgets, events: list[dict[str, Any]]
 ) -> None:
     write_prices(tmp_path, cheap=(1, 1), dear=(10, 20))

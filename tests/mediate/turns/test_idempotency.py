@@ -100,7 +100,7 @@ async def test_a_turn_of_another_mediator_of_this_process_is_waited_for(
 
 
 @pytest.mark.requirement("journal:altered")
-async def test_altered_words_go_on_with_a_turn_whose_process_died_and_not_with_one_that_lives(
+async def test_altered_words_go_on_with_a_dead_processs_turn_and_not_a_live_ones(
     journal: SqliteJournal, other: SqliteJournal, clock: Clock
 ) -> None:
     altered = RequestFingerprint("another request", "earlier", "Buy. Go on.", "")
@@ -141,7 +141,7 @@ async def test_words_that_begin_like_those_of_a_turn_that_runs_here_are_another_
         ("é", False, False),
     ],
 )
-def test_what_is_appended_is_no_part_of_the_last_word_and_where_nothing_else_tells_of_the_last_line(
+def test_appended_text_is_apart_from_the_last_word_and_if_need_be_from_the_last_line(
     more: str, *, goes_on: bool, alone: bool
 ) -> None:
     asked = RequestFingerprint("r", "e", f"Buy{more}", "")
@@ -171,7 +171,7 @@ def test_of_what_a_user_said_its_length_and_digest_are_kept() -> None:
 
 
 @pytest.mark.requirement("journal:altered-and-lost")
-async def test_an_answer_that_is_being_handed_over_is_waited_for_by_altered_words_and_theirs_once_it_is_lost(
+async def test_altered_words_wait_for_an_answer_on_its_way_and_get_it_once_it_is_lost(
     journal: SqliteJournal, other: SqliteJournal, clock: Clock
 ) -> None:
     await journal.begin("t1", "analyst", ASKED)
@@ -187,7 +187,7 @@ async def test_an_answer_that_is_being_handed_over_is_waited_for_by_altered_word
 
 
 @pytest.mark.requirement("journal:altered-and-lost")
-async def test_words_that_go_on_within_the_line_are_not_given_the_answer_to_what_was_said_before(
+async def test_words_that_go_on_within_the_line_are_not_given_the_earlier_answer(
     journal: SqliteJournal, clock: Clock
 ) -> None:
     await journal.begin("t1", "analyst", ASKED)
@@ -217,7 +217,7 @@ async def test_a_turn_that_runs_is_the_latest_though_the_clock_was_set_back(
 
 
 @pytest.mark.requirement("journal:altered")
-async def test_a_runner_that_leaves_while_its_turn_is_taken_up_leaves_one_that_other_words_find(
+async def test_a_turn_whose_runner_leaves_while_it_is_resumed_is_found_by_other_words(
     journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await journal.begin("t1", "analyst", ASKED)

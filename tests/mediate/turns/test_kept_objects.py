@@ -22,7 +22,7 @@ from tests.mediate.turns.kept.kept_pod import (
     NATIVE,
     SECOND,
     SHOWN,
-    StoredPod,
+    KeptPod,
     filled_pod,
     ids,
     kept_response,
@@ -31,7 +31,7 @@ from tests.wires.responses import function_call, message
 
 
 @pytest.fixture
-async def pod(tmp_path: Path) -> AsyncIterator[StoredPod]:
+async def pod(tmp_path: Path) -> AsyncIterator[KeptPod]:
     async with filled_pod(tmp_path) as made:
         yield made
 
@@ -65,7 +65,7 @@ SPELLINGS = (
 @pytest.mark.parametrize("host", [None, "api.openai.com"])
 @pytest.mark.parametrize("path", SPELLINGS)
 async def test_another_agents_object_is_not_found_in_any_spelling_and_nothing_is_sent(
-    pod: StoredPod, path: str, host: str | None
+    pod: KeptPod, path: str, host: str | None
 ) -> None:
     for method in ("GET", "DELETE", "HEAD", "PUT", "PATCH"):
         status, answer = await pod.asks(method, path, "clerk", host=host)
@@ -87,7 +87,7 @@ async def test_another_agents_object_is_not_found_in_any_spelling_and_nothing_is
     ],
 )
 async def test_a_path_that_reaches_another_one_behind_an_encoded_mark_is_refused(
-    pod: StoredPod, path: str
+    pod: KeptPod, path: str
 ) -> None:
     for method in ("GET", "POST"):
         request = Request(method, path, [("authorization", f"Bearer {pod.token('clerk')}")], b"{}")
@@ -107,7 +107,7 @@ async def test_a_path_that_reaches_another_one_behind_an_encoded_mark_is_refused
     ],
 )
 async def test_another_agents_object_can_not_be_changed(
-    pod: StoredPod, method: str, path: str
+    pod: KeptPod, method: str, path: str
 ) -> None:
     assert (await pod.asks(method, path, "clerk", body=b"{}"))[0] == 404
     assert pod.asked == []
@@ -126,14 +126,14 @@ async def test_another_agents_object_can_not_be_changed(
     ],
 )
 async def test_a_part_that_is_not_known_is_refused_to_its_owner_too(
-    pod: StoredPod, path: str
+    pod: KeptPod, path: str
 ) -> None:
     assert (await pod.asks("GET", path))[0] == 404
     assert pod.asked == []
 
 
 @pytest.mark.requirement("responses:paths-read")
-async def test_a_response_repeats_what_the_runner_asked_and_no_managed_tool(pod: StoredPod) -> None:
+async def test_a_response_repeats_what_the_runner_asked_and_no_managed_tool(pod: KeptPod) -> None:
     choice = {"type": "function", "name": "desk.balance"}
     kept = KeptObject(
         "resp_early", "resp_B", "openai", "other", previous="resp_0", managed_names=("desk__balance",),
@@ -163,7 +163,7 @@ async def test_a_response_repeats_what_the_runner_asked_and_no_managed_tool(pod:
 
 @pytest.mark.requirement("responses:paths-read")
 async def test_a_response_whose_offers_are_not_known_hides_every_tool_of_the_agents(
-    pod: StoredPod,
+    pod: KeptPod,
 ) -> None:
     await pod.keeps(KeptObject("resp_A", "resp_A", "openai", "first"))
     called = [function_call("call_1", "desk__balance", "{}"), message("Fifty.")]
@@ -173,7 +173,7 @@ async def test_a_response_whose_offers_are_not_known_hides_every_tool_of_the_age
 
 
 @pytest.mark.requirement("responses:paths-read")
-async def test_a_turn_that_a_tool_ended_is_read_as_it_was_delivered(pod: StoredPod) -> None:
+async def test_a_turn_that_a_tool_ended_is_read_as_it_was_delivered(pod: KeptPod) -> None:
     await pod.keeps(
         KeptObject(
             "resp_early",
@@ -192,8 +192,8 @@ async def test_a_turn_that_a_tool_ended_is_read_as_it_was_delivered(pod: StoredP
 
 @pytest.mark.requirement("responses:paths-read")
 @pytest.mark.parametrize("query", ["stream=true", "Stream=TRUE&starting_after=3", "a=b&strea%6d=1"])
-async def test_a_mediated_response_is_never_streamed_again_and_a_plain_one_is_by_its_own_key(
-    pod: StoredPod, query: str
+async def test_a_plain_response_is_streamed_again_by_its_own_key_and_a_mediated_one_never(
+    pod: KeptPod, query: str
 ) -> None:
     status, answer = await pod.asks("GET", f"/v1/responses/resp_A?{query}")
     assert (status, answer["error"]["param"]) == (400, "stream")
@@ -221,7 +221,7 @@ async def test_a_mediated_response_is_never_streamed_again_and_a_plain_one_is_by
     ],
 )
 async def test_an_answer_that_can_not_be_read_is_not_shown(
-    pod: StoredPod, path: str, body: bytes
+    pod: KeptPod, path: str, body: bytes
 ) -> None:
     pod.api.instead = Response(body, media_type="application/json")
     status, answer = await pod.asks("GET", path)
@@ -230,7 +230,7 @@ async def test_an_answer_that_can_not_be_read_is_not_shown(
 
 @pytest.mark.requirement("responses:paths-read")
 async def test_an_error_of_the_provider_is_passed_and_one_of_the_connection_is_told(
-    pod: StoredPod,
+    pod: KeptPod,
 ) -> None:
     pod.api.instead = JSONResponse(
         {"error": {"message": "slow down sk-first"}}, 429, {"retry-after": "7"}
@@ -245,7 +245,7 @@ async def test_an_error_of_the_provider_is_passed_and_one_of_the_connection_is_t
 
 @pytest.mark.requirement("responses:paths-delete")
 async def test_a_deleted_response_takes_the_hidden_ones_of_its_turn_and_its_row_along(
-    pod: StoredPod,
+    pod: KeptPod,
 ) -> None:
     await pod.keeps(
         KeptObject(
@@ -269,7 +269,7 @@ async def test_a_deleted_response_takes_the_hidden_ones_of_its_turn_and_its_row_
 
 @pytest.mark.requirement("responses:paths-delete")
 async def test_a_response_that_the_provider_does_not_delete_stays_the_agents(
-    pod: StoredPod,
+    pod: KeptPod,
 ) -> None:
     pod.api.instead = JSONResponse({"error": {"message": "busy"}}, 503)
     assert (await pod.asks("DELETE", "/v1/responses/resp_A"))[0] == 503
@@ -278,7 +278,7 @@ async def test_a_response_that_the_provider_does_not_delete_stays_the_agents(
 
 
 @pytest.mark.requirement("responses:paths-read")
-async def test_a_cancel_is_passed_and_its_answer_is_shown_like_the_response(pod: StoredPod) -> None:
+async def test_a_cancel_is_passed_and_its_answer_is_shown_like_the_response(pod: KeptPod) -> None:
     status, shown = await pod.asks("POST", "/v1/responses/resp_A/cancel")
     assert (status, shown["tools"], pod.asked) == (
         200,
@@ -289,7 +289,7 @@ async def test_a_cancel_is_passed_and_its_answer_is_shown_like_the_response(pod:
 
 @pytest.mark.requirement("responses:paths-conversation")
 async def test_a_conversation_is_its_agents_and_is_listed_without_hidden_items(
-    pod: StoredPod,
+    pod: KeptPod,
 ) -> None:
     assert await pod.asks("GET", "/v1/conversations/conv_A") == (
         200,
@@ -309,7 +309,7 @@ async def test_a_conversation_is_its_agents_and_is_listed_without_hidden_items(
 
 @pytest.mark.requirement("responses:paths-owner")
 async def test_without_the_state_nothing_that_is_named_by_its_id_is_read(
-    pod: StoredPod, monkeypatch: pytest.MonkeyPatch
+    pod: KeptPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fails(*_: Any) -> None:
         raise StoreError("gone")
@@ -322,10 +322,10 @@ async def test_without_the_state_nothing_that_is_named_by_its_id_is_read(
 
 
 @pytest.mark.requirement("responses:paths-owner")
-async def test_where_any_id_is_allowed_an_unknown_one_is_asked_for_and_hides_the_agents_tools(
+async def test_where_any_id_is_allowed_an_unknown_object_hides_the_agents_tools(
     tmp_path: Path,
 ) -> None:
-    pod = StoredPod(tmp_path)
+    pod = KeptPod(tmp_path)
     pod.open(stored_ids="any")
     pod.api.responses = {"resp_A": (kept_response("resp_A"), FIRST)}
     _, shown = await pod.asks("GET", "/v1/responses/resp_A")
@@ -339,7 +339,7 @@ async def test_where_any_id_is_allowed_an_unknown_one_is_asked_for_and_hides_the
 
 @pytest.mark.requirement("responses:paths-rows")
 async def test_a_row_is_found_while_it_is_saved_and_gone_if_it_can_not_be(
-    pod: StoredPod, monkeypatch: pytest.MonkeyPatch
+    pod: KeptPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def waits(*given: Any, **how: Any) -> bool:
         await may_go_on.wait()
@@ -370,7 +370,7 @@ async def test_a_row_is_found_while_it_is_saved_and_gone_if_it_can_not_be(
 
 
 @pytest.mark.requirement("responses:paths-rows")
-async def test_what_is_forwarded_is_owned_by_the_id_that_comes_back(pod: StoredPod) -> None:
+async def test_what_is_forwarded_is_owned_by_the_id_that_comes_back(pod: KeptPod) -> None:
     pod.agent("analyst")
     body = b'{"model":"m","input":"Hi","previous_response_id":"resp_A"}'
     decision = await pod.decides("POST", "/v1/responses", body=body)
@@ -395,7 +395,7 @@ NESTED = {"type": "function", "function": {"name": "desk__balance", "parameters"
 
 @pytest.mark.requirement("responses:paths-read")
 async def test_a_tool_that_the_provider_repeats_in_another_form_is_not_shown(
-    pod: StoredPod,
+    pod: KeptPod,
 ) -> None:
     kept = kept_response(
         "resp_A",

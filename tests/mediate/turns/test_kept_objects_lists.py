@@ -22,7 +22,7 @@ from tests.mediate.turns.kept.kept_pod import (
     NATIVE,
     SECOND,
     SHOWN,
-    StoredPod,
+    KeptPod,
     filled_pod,
     ids,
     output,
@@ -33,15 +33,15 @@ from tests.wires.responses import function_call, message, reasoning
 
 
 @pytest.fixture
-async def pod(tmp_path: Path) -> AsyncIterator[StoredPod]:
+async def pod(tmp_path: Path) -> AsyncIterator[KeptPod]:
     async with filled_pod(tmp_path) as made:
         yield made
 
 
 @pytest.mark.requirement("responses:paths-items")
 @pytest.mark.parametrize("page_size", [1, 3, 100])
-async def test_items_are_listed_without_hidden_calls_of_the_whole_chain_in_pages_of_what_is_left(
-    pod: StoredPod, page_size: int
+async def test_items_are_listed_without_the_chains_hidden_calls_in_pages_of_the_rest(
+    pod: KeptPod, page_size: int
 ) -> None:
     pod.api.page_size = page_size
     await pod.keeps(
@@ -76,13 +76,13 @@ async def test_items_are_listed_without_hidden_calls_of_the_whole_chain_in_pages
 @pytest.mark.parametrize(
     "query", ["limit=0", "limit=101", "limit=x", "order=up", "after=fc_call_1", "before=nothing"]
 )
-async def test_a_page_that_there_is_not_is_refused(pod: StoredPod, query: str) -> None:
+async def test_a_page_that_there_is_not_is_refused(pod: KeptPod, query: str) -> None:
     assert (await pod.asks("GET", f"/v1/responses/resp_A/input_items?{query}"))[0] == 400
 
 
 @pytest.mark.requirement("responses:paths-items")
 async def test_where_a_part_of_the_chain_is_forgotten_managed_names_hide_its_calls(
-    pod: StoredPod,
+    pod: KeptPod,
 ) -> None:
     await pod.keeps(
         KeptObject("resp_B", "resp_B", "openai", "first", previous="resp_A", hidden_ids=("call_2",))
@@ -93,7 +93,7 @@ async def test_where_a_part_of_the_chain_is_forgotten_managed_names_hide_its_cal
 
 
 @pytest.mark.requirement("responses:paths-items")
-async def test_a_list_without_end_is_cut_off(pod: StoredPod) -> None:
+async def test_a_list_without_end_is_cut_off(pod: KeptPod) -> None:
     pod.api.instead = JSONResponse(
         {"data": [user("Hi")] * 30_000, "has_more": True, "last_id": "msg_Hi"}
     )
@@ -103,7 +103,7 @@ async def test_a_list_without_end_is_cut_off(pod: StoredPod) -> None:
 
 @pytest.mark.requirement("responses:paths-items")
 async def test_a_list_that_is_longer_than_is_read_is_not_shown(
-    pod: StoredPod, monkeypatch: pytest.MonkeyPatch
+    pod: KeptPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kept_objects, "_MAX_BYTES", 1000)
     pod.api.page_size = 1
@@ -118,7 +118,7 @@ CALL = function_call("call_9", "desk__balance", '{"planted": 1}')
 AGAIN = function_call("call_10", "desk__balance", '{"planted": 2}')
 
 
-async def turns(pod: StoredPod, *asked: Body) -> list[Body]:
+async def turns(pod: KeptPod, *asked: Body) -> list[Body]:
     """Run turns of the analyst's, each behind the one before; return the answers."""
     answers: list[Body] = []
     for more in asked:
@@ -133,7 +133,7 @@ async def turns(pod: StoredPod, *asked: Body) -> list[Body]:
 @pytest.mark.requirement("responses:paths-read")
 @pytest.mark.requirement("responses:paths-items")
 async def test_a_chain_of_turns_with_hidden_rounds_reads_as_the_runner_knows_it(
-    pod: StoredPod,
+    pod: KeptPod,
 ) -> None:
     pod.api.responses.clear()
     aside = message("I look it up.", "msg_aside")
@@ -160,7 +160,7 @@ async def test_a_chain_of_turns_with_hidden_rounds_reads_as_the_runner_knows_it(
 
 @pytest.mark.requirement("responses:paths-items")
 async def test_hidden_rounds_that_were_woven_into_a_kept_request_are_not_listed(
-    pod: StoredPod,
+    pod: KeptPod,
 ) -> None:
     pod.api.responses.clear()
     pod.api.script = [
@@ -188,8 +188,8 @@ async def test_hidden_rounds_that_were_woven_into_a_kept_request_are_not_listed(
 
 
 @pytest.mark.requirement("responses:paths-read")
-async def test_a_chain_behind_a_tool_that_ended_its_turn_shows_what_the_model_said_beside_it(
-    pod: StoredPod,
+async def test_a_chain_behind_a_terminal_tool_shows_what_the_model_said_with_it(
+    pod: KeptPod,
 ) -> None:
     pod.api.responses.clear()
     pod.agent("analyst", pod.tool(**{"x-claw.terminalOnSuccess": True}))

@@ -12,17 +12,17 @@ from claw_contract.content_coding import DecodingError
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Forward, Request, RunnerResponse
 from claw_state.ownership import ProviderObject
-from tests.mediate.turns.kept.kept_pod import StoredPod, filled_pod
+from tests.mediate.turns.kept.kept_pod import KeptPod, filled_pod
 
 
 @pytest.fixture
-async def pod(tmp_path: Path) -> AsyncIterator[StoredPod]:
+async def pod(tmp_path: Path) -> AsyncIterator[KeptPod]:
     async with filled_pod(tmp_path) as made:
         yield made
 
 
 def posted(
-    pod: StoredPod, path: str, content_type: str = "application/json"
+    pod: KeptPod, path: str, content_type: str = "application/json"
 ) -> tuple[Identity, Request]:
     headers = [("authorization", f"Bearer {pod.token('clerk')}"), ("content-type", content_type)]
     request = Request("POST", path, headers, b"")
@@ -48,7 +48,7 @@ def posted(
     ],
 )
 async def test_a_batch_that_could_go_on_from_anybodys_response_is_refused(
-    pod: StoredPod, body: bytes, path: str
+    pod: KeptPod, body: bytes, path: str
 ) -> None:
     for content_type in ("application/json", "text/plain"):
         admitted, head = posted(pod, path, content_type)
@@ -72,7 +72,7 @@ async def test_a_batch_that_could_go_on_from_anybodys_response_is_refused(
     ],
 )
 async def test_a_batch_of_another_protocol_is_forwarded(
-    pod: StoredPod, path: str, body: bytes
+    pod: KeptPod, path: str, body: bytes
 ) -> None:
     admitted, head = posted(pod, path)
     own = [ProviderObject("file", "file-1", "openai"), ProviderObject("batch", "batch_1", "openai")]
@@ -81,7 +81,7 @@ async def test_a_batch_of_another_protocol_is_forwarded(
 
 
 @pytest.mark.requirement("responses:batches")
-async def test_a_batch_that_came_packed_is_refused(pod: StoredPod) -> None:
+async def test_a_batch_that_came_packed_is_refused(pod: KeptPod) -> None:
     admitted, head = posted(pod, "/v1/batches")
     packed = replace(
         head,
@@ -92,7 +92,7 @@ async def test_a_batch_that_came_packed_is_refused(pod: StoredPod) -> None:
 
 
 @pytest.mark.requirement("responses:owner-only")
-async def test_what_came_packed_is_sent_as_it_was_read(pod: StoredPod) -> None:
+async def test_a_body_that_came_packed_is_sent_as_it_was_read(pod: KeptPod) -> None:
     """Bytes can be made that two readers of deflate unpack to two bodies."""
     pod.agent("clerk")
     admitted, head = posted(pod, "/v1/responses")

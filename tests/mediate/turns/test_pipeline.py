@@ -28,7 +28,7 @@ cllama → model    the runner's request, as it is
 
 
 @pytest.mark.requirement("names:room")
-async def test_managed_tools_that_the_provider_has_no_room_for_are_left_out_from_the_end_and_told(
+async def test_managed_tools_without_room_are_left_out_from_the_end_and_told(
     gpt: Desk,
 ) -> None:
     gpt.model_says(("desk.balance", {}))

@@ -66,7 +66,7 @@ async def test_the_first_runner_may_leave_and_the_second_is_answered_all_the_sam
 
 @pytest.mark.requirement("runner:leaves-before-the-first-chunk")
 @pytest.mark.parametrize("pulled", [False, True])
-async def test_the_last_runner_that_leaves_a_stream_before_its_first_chunk_takes_the_turn_along(
+async def test_the_last_runner_to_leave_a_stream_before_its_first_chunk_ends_the_turn(
     desk: Desk, pulled: bool
 ) -> None:
     """``pulled``: the runner has just asked for the first chunk."""

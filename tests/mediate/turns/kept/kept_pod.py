@@ -28,7 +28,7 @@ from tests.wires.responses import function_call, message, response
 
 
 @dataclass
-class StoredApi(Peer):
+class KeepingApi(Peer):
     """The paths of what is stored.
 
     A response is (its body, its input items with those of all that it goes on from).
@@ -103,12 +103,12 @@ class StoredApi(Peer):
         return JSONResponse({"object": "list", "data": page, "last_id": last, "has_more": has_more})
 
 
-class StoredPod:
+class KeptPod:
     """A mediator, whose agents ``analyst`` and ``clerk`` share the provider's account."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self.api, self.second, self.service = StoredApi(), StoredApi(), Service()
+        self.api, self.second, self.service = KeepingApi(), KeepingApi(), Service()
         self.events: list[Body] = []
         self.settings = {setting.name: setting.default for setting in SETTINGS}
         self.settings |= {name: str(home / name) for name in ("context", "auth", "history")}
@@ -261,11 +261,11 @@ TALK = KeptObject("conv_A", "conv_A", "openai", "first", hidden_ids=("call_2",))
 
 
 @asynccontextmanager
-async def filled_pod(home: Path) -> AsyncIterator[StoredPod]:
+async def filled_pod(home: Path) -> AsyncIterator[KeptPod]:
     """Yield a pod whose provider has four responses and a conversation, of which
     the analyst owns two responses and this.
     """
-    made = StoredPod(home)
+    made = KeptPod(home)
     made.open()
     made.api.responses = {
         "resp_A": (kept_response("resp_A"), FIRST),

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Forward, Request
 from claw_state.ownership import ProviderObject
-from tests.mediate.turns.kept.kept_pod import StoredApi, StoredPod
+from tests.mediate.turns.kept.kept_pod import KeepingApi, KeptPod
 from tests.wires import Body
 
 JSON = "application/json"
@@ -23,7 +23,7 @@ CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/respons
 
 
 @dataclass
-class AccountApi(StoredApi):
+class AccountApi(KeepingApi):
     """A provider whose account has objects, each in a list by its path: newest
     first, in pages of three.
     """
@@ -53,7 +53,7 @@ class AccountApi(StoredApi):
         )
 
 
-class ObjectPod(StoredPod):
+class ObjectPod(KeptPod):
     """A pod whose agent ``analyst`` owns an object of each kind, with ``own`` in its id."""
 
     def __init__(self, home: Path) -> None:

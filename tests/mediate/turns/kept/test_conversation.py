@@ -181,7 +181,7 @@ async def test_a_retry_of_a_failed_or_dead_turn_behind_another_one_is_refused(
 
 
 @pytest.mark.requirement("responses:conversation-moved-on")
-async def test_a_retry_of_a_turn_that_never_got_a_response_is_a_new_turn_behind_another_one(
+async def test_a_retry_of_a_turn_without_a_response_is_a_new_turn_behind_another(
     kept: KeptDesk,
 ) -> None:
     kept.model_refuses(400, "invalid_request")
@@ -349,9 +349,9 @@ async def test_with_any_id_allowed_a_conversation_belongs_to_who_names_it(kept: 
     kept.open()
     kept.named = "conv_9"
     await failed_behind_a_trade(kept)
-    row = await kept.mediator.state.ownership.find(kept.agent, "conv_9")
-    assert row is not None
-    assert (row.provider, b'"call_1"' in row.pending_results, row.hidden_ids) == (
+    record = await kept.mediator.state.ownership.find(kept.agent, "conv_9")
+    assert record is not None
+    assert (record.provider, b'"call_1"' in record.pending_results, record.hidden_ids) == (
         "openai",
         True,
         ("call_1", "fc_call_1"),

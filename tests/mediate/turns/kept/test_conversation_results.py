@@ -1,4 +1,4 @@
-"""Results that a turn owes to a conversation which the provider keeps: the next
+"""Pending results of a conversation that the provider keeps: the next
 turn sends each, once.
 """
 
@@ -20,7 +20,7 @@ from tests.waiting import happens
 
 
 @pytest.mark.requirement("responses:owed")
-async def test_a_failed_turn_owes_its_results_to_the_next_one(kept: KeptDesk) -> None:
+async def test_the_results_of_a_failed_turn_are_pending_for_the_next_one(kept: KeptDesk) -> None:
     await failed_behind_a_trade(kept)
     kept.model_says("Bought.")
     await kept.says("And?")
@@ -38,7 +38,7 @@ async def test_a_failed_turn_owes_its_results_to_the_next_one(kept: KeptDesk) ->
 
 
 @pytest.mark.requirement("responses:owed")
-async def test_what_is_owed_stays_owed_until_the_provider_has_it(kept: KeptDesk) -> None:
+async def test_pending_results_stay_until_the_provider_has_them(kept: KeptDesk) -> None:
     await failed_behind_a_trade(kept)
     for words in ("And?", "Well?"):
         kept.model_refuses(400, "invalid_request")
@@ -50,7 +50,7 @@ async def test_what_is_owed_stays_owed_until_the_provider_has_it(kept: KeptDesk)
 
 
 @pytest.mark.requirement("responses:owed")
-async def test_what_the_provider_has_already_is_not_owed_for_ever(kept: KeptDesk) -> None:
+async def test_results_that_the_provider_has_already_do_not_stay_pending(kept: KeptDesk) -> None:
     await failed_behind_a_trade(kept)
     late = [
         *kept.wire.results([("call_1", '{"ok":true,"data":7}')]),
@@ -70,9 +70,9 @@ async def test_what_the_provider_has_already_is_not_owed_for_ever(kept: KeptDesk
 @pytest.mark.requirement("responses:owed")
 async def test_a_refusal_of_the_missing_answer_brings_it_back(kept: KeptDesk) -> None:
     await failed_behind_a_trade(kept)
-    row = await kept.mediator.state.ownership.find(kept.agent, "conv_1")
-    assert row is not None
-    await kept.mediator.state.ownership.save(kept.agent, structs.replace(row, is_disputed=True))
+    record = await kept.mediator.state.ownership.find(kept.agent, "conv_1")
+    assert record is not None
+    await kept.mediator.state.ownership.save(kept.agent, structs.replace(record, is_disputed=True))
     kept.model.checks = False
     kept.model_refuses(400, "invalid_request", "No tool output found for function call call_1.")
     await kept.says("And?")
@@ -84,7 +84,7 @@ async def test_a_refusal_of_the_missing_answer_brings_it_back(kept: KeptDesk) ->
 
 
 @pytest.mark.requirement("responses:owed")
-async def test_calls_behind_the_budget_are_owed_that_it_was_spent(kept: KeptDesk) -> None:
+async def test_calls_behind_the_budget_have_pending_results_that_say_so(kept: KeptDesk) -> None:
     kept.grant(*DEFAULT_TOOLS, max_rounds=1)
     kept.service_answers("balance", 50)
     for name in ("balance", "quote", "quote"):
@@ -112,7 +112,7 @@ async def test_a_tool_that_ended_the_turn_is_answered_in_the_next_one(kept: Kept
 
 
 @pytest.mark.requirement("responses:owed")
-async def test_a_request_that_is_not_mediated_settles_what_is_owed(kept: KeptDesk) -> None:
+async def test_a_request_that_is_not_mediated_sends_the_pending_results(kept: KeptDesk) -> None:
     await failed_behind_a_trade(kept)
     kept.messages, kept.more = (
         [kept.wire.user("And?")],
@@ -149,7 +149,7 @@ async def test_a_compaction_and_a_count_stay_such_when_they_take_results_along(
 
 
 @pytest.mark.requirement("responses:owed")
-async def test_a_turn_whose_runner_left_owes_what_came_of_its_write(kept: KeptDesk) -> None:
+async def test_a_turn_whose_runner_left_has_its_writes_result_pending(kept: KeptDesk) -> None:
     kept.service_answers("trade", 7)
     kept.model_says(("desk.trade", {}), ("desk.quote", {}))
     task = await begun(kept, "Buy", "desk.trade")
@@ -177,7 +177,7 @@ async def test_behind_a_kill_the_outcome_of_a_call_is_unknown(kept: KeptDesk) ->
 
 
 @pytest.mark.requirement("responses:owed")
-async def test_a_resumed_turn_that_is_cut_again_owes_what_came_of_it(kept: KeptDesk) -> None:
+async def test_a_resumed_turn_that_is_cut_again_has_its_results_pending(kept: KeptDesk) -> None:
     kept.service_answers("trade", 7)
     kept.model_says(("desk.trade", {}), ("desk.quote", {}))
     for called in ("desk.trade", "desk.quote"):

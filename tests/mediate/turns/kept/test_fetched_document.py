@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from starlette.responses import Response
 
-from tests.mediate.turns.kept.kept_pod import FIRST, StoredPod, filled_pod, kept_response
+from tests.mediate.turns.kept.kept_pod import FIRST, KeptPod, filled_pod, kept_response
 
 
 @pytest.fixture
-async def pod(tmp_path: Path) -> AsyncIterator[StoredPod]:
+async def pod(tmp_path: Path) -> AsyncIterator[KeptPod]:
     async with filled_pod(tmp_path) as made:
         yield made
 
@@ -25,7 +25,7 @@ async def pod(tmp_path: Path) -> AsyncIterator[StoredPod]:
     ["/v1/responses/resp_A", "/v1/responses/resp_A/input_items", "/v1/conversations/conv_A/items"],
 )
 async def test_a_part_of_an_answer_or_one_of_another_kind_is_not_shown(
-    pod: StoredPod, path: str, status: int
+    pod: KeptPod, path: str, status: int
 ) -> None:
     pod.api.instead = Response(
         json.dumps(kept_response("resp_A") | {"data": FIRST}), status, media_type="application/json"

@@ -15,7 +15,7 @@ from inline_snapshot import snapshot
 from claw_mediate.core.http import Forward, RunnerResponse
 from claw_state.ownership import KeptObject
 from tests.mediate.turns.kept.chains import asked, chains, once, refused, says
-from tests.mediate.turns.kept.kept_pod import StoredPod, filled_pod
+from tests.mediate.turns.kept.kept_pod import KeptPod, filled_pod
 from tests.state.server import shared_state
 from tests.turns.desk import Desk
 from tests.wires import Body
@@ -23,7 +23,7 @@ from tests.wires.responses import message
 
 
 @pytest.fixture
-async def pod(tmp_path: Path) -> AsyncIterator[StoredPod]:
+async def pod(tmp_path: Path) -> AsyncIterator[KeptPod]:
     async with filled_pod(tmp_path) as made:
         yield made
 
@@ -124,7 +124,7 @@ async def test_an_id_that_two_readers_could_read_differently_is_a_bad_request(
 
 @once
 @pytest.mark.requirement("responses:state-down")
-async def test_while_the_state_can_not_be_read_what_names_an_id_is_503_and_all_else_works(
+async def test_without_a_readable_state_a_named_id_is_503_and_all_else_works(
     codex: Desk,
 ) -> None:
     codex.remembers()
@@ -195,7 +195,7 @@ async def test_a_chain_goes_on_at_another_proxy_and_stops_while_their_server_is_
         "%",
     ],
 )
-async def test_an_id_in_another_spelling_is_nobodys(pod: StoredPod, named: str) -> None:
+async def test_an_id_in_another_spelling_is_nobodys(pod: KeptPod, named: str) -> None:
     for agent in ("analyst", "clerk"):
         for member in (
             {"previous_response_id": named},

@@ -40,14 +40,14 @@ cllama → runner   'Bought.'   [1 hidden]
 """)
     assert {body["previous_response_id"] for body in codex.model.bodies[2:]} == {"resp_2"}
     assert json.loads(codex.body)["previous_response_id"] == "resp_2"
-    row = await owned(codex, "resp_4")
-    assert (row.provider, row.previous, row.hidden_responses, row.pending_results) == (
+    record = await owned(codex, "resp_4")
+    assert (record.provider, record.previous, record.hidden_responses, record.pending_results) == (
         "openai",
         "resp_2",
         ("resp_3",),
         b"",
     )
-    assert "call_2" in row.hidden_ids
+    assert "call_2" in record.hidden_ids
 
 
 @once
@@ -89,9 +89,9 @@ async def test_a_chain_goes_on_behind_a_turn_that_a_tool_ended(codex: Desk) -> N
             {"order": 7},
         )
         assert second == {"role": "user", "content": words}
-    row = await owned(codex, "resp_1")
-    assert json.loads(row.delivered)["output"][0]["content"][0]["text"] == "Done."
-    assert ("call_1" in row.hidden_ids, row.hidden_responses) == (True, ())
+    record = await owned(codex, "resp_1")
+    assert json.loads(record.delivered)["output"][0]["content"][0]["text"] == "Done."
+    assert ("call_1" in record.hidden_ids, record.hidden_responses) == (True, ())
 
 
 @once

@@ -68,16 +68,16 @@ async def keep(pod: Pod, provider: str, key_label: str) -> None:
 
 
 @pytest.mark.requirement("responses:pinned")
-async def test_a_chain_stays_with_the_provider_and_the_key_that_answered_though_both_are_not_the_first(
+async def test_a_chain_stays_with_the_provider_and_key_that_answered_even_if_not_the_first(
     pod: Pod,
 ) -> None:
     pod.provider.says(BUSY, bad_key())
     says(pod, "resp_1")
     status, _ = await pod.answers(json.dumps({"model": "openai/big", "input": "Hi"}).encode())
     assert (status, asked(pod)[2]) == (200, ("other", "sk-second-2"))
-    row = await pod.mediator.state.ownership.find("analyst", "resp_1")
-    assert row is not None
-    assert (row.provider, row.key_label) == ("second", "k2")
+    record = await pod.mediator.state.ownership.find("analyst", "resp_1")
+    assert record is not None
+    assert (record.provider, record.key_label) == ("second", "k2")
     pod.provider.received.clear()
     says(pod, "resp_2")
     assert (await goes_on(pod))[0] == 200
@@ -120,12 +120,12 @@ async def test_an_id_whose_provider_can_not_be_asked_any_more_is_unknown(
 
 
 @pytest.mark.requirement("responses:pinned")
-async def test_a_request_that_is_not_mediated_goes_to_the_same_provider_with_what_is_owed(
+async def test_a_request_that_is_not_mediated_goes_there_with_the_pending_results(
     pod: Pod,
 ) -> None:
     output = b'{"type":"function_call_output","call_id":"call_1","output":"done"}'
-    row = KeptObject("resp_1", "resp_real", "second", "k2", pending_results=output)
-    await pod.mediator.state.ownership.save("analyst", row)
+    record = KeptObject("resp_1", "resp_real", "second", "k2", pending_results=output)
+    await pod.mediator.state.ownership.save("analyst", record)
     body = {
         "model": "openai/big",
         "input": "Go on",
