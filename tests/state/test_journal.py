@@ -11,10 +11,7 @@ import pytest
 from claw_state.journal import RESUME_SECONDS, Journal, RequestFingerprint, StoredResponse
 from claw_state.lease import LEASE_SECONDS, LeaseOwner
 from claw_state.url import StoreError
-from claw_state.valkey.client import ValkeyClient
-from claw_state.valkey.journal import ValkeyJournal
 from tests.state.conftest import Clock
-from tests.state.server import SharedState
 
 type Journals = Callable[[LeaseOwner], Journal]
 HERE, ELSEWHERE = LeaseOwner("here", 1, "a"), LeaseOwner("elsewhere", 1, "b")
@@ -325,21 +322,3 @@ async def test_a_turn_that_its_runner_left_is_waited_for_by_altered_words_too_ev
     assert past is not None
     assert (past.state, past.is_alive) == ("failed", False)
     assert await elsewhere.resume(past, longer)
-
-
-@pytest.mark.requirement("journal:ten-minutes")
-async def test_what_a_busy_agent_is_found_by_on_a_server_does_not_grow(
-    shared: SharedState, clock: Clock
-) -> None:
-    """Conversations that begin alike share one key, and a busy agent never leaves
-    it unused for ten minutes.
-    """
-    journal = ValkeyJournal(ValkeyClient(shared.place, timeout=10), HERE, clock)
-    for number in range(20):
-        assert await journal.begin(
-            f"t{number}", "a", RequestFingerprint(f"request-{number}", "earlier", "Buy", "")
-        )
-        clock.now += RESUME_SECONDS / 4
-    for kept in ("turns", "earlier:earlier"):
-        assert int(shared.asks("ZCARD", f"claw:a:a:{kept}").strip(b":\r\n")) <= 4
-    await journal.close()

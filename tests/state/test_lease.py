@@ -1,20 +1,26 @@
-"""The life of another process on the same file is seen at once, and so is its death."""
+"""The lease of a turn: it ends at once with the process that holds it, and a clock that was ahead
+holds none.
+"""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from claw_state.journal import RequestFingerprint
-from claw_state.lease import LeaseOwner, LifeLock, holder_lives
+from claw_state.journal import Journal, RequestFingerprint
+from claw_state.lease import LEASE_SECONDS, LeaseOwner, LifeLock, holder_lives
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.journal import SqliteJournal
+from tests.state.conftest import Clock
+from tests.state.test_journal import ELSEWHERE, HERE
 
 ASKED = RequestFingerprint("request", "earlier", "Buy", "")
+HOUR = 3600.0
 BEGINS = """
 import asyncio, sys
 from claw_state.sqlite.journal import SqliteJournal
@@ -69,10 +75,32 @@ def left_in(home: Path) -> list[str]:
     return sorted(file.name for file in home.glob("*-life-*"))
 
 
-def test_who_is_closed_twice_closes_nothing_of_others(tmp_path: Path) -> None:
+def test_closing_a_lock_twice_closes_no_other_file(tmp_path: Path) -> None:
     life = LifeLock(str(tmp_path / "state.db"), "one")
     life.close()
     other = os.open(tmp_path, os.O_RDONLY)
     life.close()
     os.fstat(other)
     os.close(other)
+
+
+@pytest.mark.requirement("journal:lease-ahead")
+async def test_a_sign_of_life_from_the_future_holds_no_turn(
+    journals: Callable[[LeaseOwner], Journal], clock: Clock
+) -> None:
+    """The clock of a state's server was ahead and was set back: its dead proxy
+    seems to be heard of in an hour.
+    """
+    clock.now += HOUR
+    await journals(HERE).begin("t1", "a", ASKED)
+    clock.now -= LEASE_SECONDS - 1
+    elsewhere = journals(ELSEWHERE)
+    past = await elsewhere.find("a", ASKED)
+    assert past is not None
+    assert past.is_alive
+
+    clock.now -= HOUR
+    past = await elsewhere.find("a", ASKED)
+    assert past is not None
+    assert not past.is_alive
+    assert await elsewhere.resume(past, ASKED)

@@ -4,10 +4,7 @@ as on a server.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -22,9 +19,6 @@ from claw_state.ownership import (
     ProviderObject,
     decode_object,
 )
-from claw_state.sqlite.connection import Database
-from claw_state.sqlite.ownership import SqliteOwnershipStore
-from claw_state.sqlite.schema import HIDDEN_ROUNDS, OWNED, SPENDING, TURNS
 from claw_state.url import StoreError
 from tests.state.conftest import Clock
 
@@ -148,37 +142,6 @@ async def test_the_inventory_counts_objects_and_forgets_them(
     assert {agent.agent: agent.owned for agent in kept.inventory().agents} == {"b": 1}
     assert await store.find_objects("a", [FILE.name, BATCH.name]) == []
     assert await store.find_objects("b", [theirs.name]) == [theirs]
-
-
-async def test_a_file_of_an_earlier_version_gets_the_table_and_keeps_its_rows(
-    tmp_path: Path,
-) -> None:
-    file = tmp_path / "s.db"
-    with closing(sqlite3.connect(file)) as earlier:
-        earlier.executescript(HIDDEN_ROUNDS + TURNS + SPENDING + OWNED + "PRAGMA user_version=1;")
-        record = msgspec.msgpack.encode(["resp_1", "resp_1", "openai"])
-        earlier.execute("INSERT INTO owned VALUES ('a', 'resp_1', ?, 4e9)", (record,))
-        earlier.commit()
-    store = SqliteOwnershipStore(Database(str(file)))
-    assert await store.find("a", "resp_1") is not None
-    await store.save_objects("a", [FILE])
-    assert await store.find_objects("a", [FILE.name]) == [FILE]
-    await store.close()
-
-
-async def test_while_another_process_has_locked_the_file_objects_are_still_found(
-    tmp_path: Path, clock: Clock
-) -> None:
-    file = tmp_path / "s.db"
-    store = SqliteOwnershipStore(Database(str(file)), clock)
-    await store.save_objects("a", [FILE])
-    clock.now += USE_MARK_SECONDS + 1
-    with closing(sqlite3.connect(file)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        assert await store.find_objects("a", [FILE.name]) == [FILE]
-        with pytest.raises(StoreError):
-            await store.save_objects("a", [BATCH])
-    await store.close()
 
 
 def test_a_damaged_record_is_refused() -> None:

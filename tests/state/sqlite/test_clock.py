@@ -5,39 +5,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from claw_contract.metadata import Budget
 from claw_mediate.state import open_state
 from claw_mediate.telemetry.event_log import EventLog
-from claw_state.journal import RESUME_SECONDS, Journal, RequestFingerprint
-from claw_state.lease import LEASE_SECONDS, LeaseOwner
-from claw_state.spending import Spending
+from claw_state.journal import RESUME_SECONDS, RequestFingerprint
+from claw_state.lease import LeaseOwner
 from claw_state.sqlite.clock import Uptime
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.inventory import SqliteInventory
 from claw_state.sqlite.journal import SqliteJournal
-from claw_state.sqlite.spending import SqliteSpending
 from claw_state.url import File
-from claw_state.valkey.spending import ValkeySpending
-from tests.state.conftest import Clock, reopened
+from tests.state.conftest import Clock
 
 HERE, ELSEWHERE = LeaseOwner("here", 1, "a"), LeaseOwner("elsewhere", 1, "b")
 ASKED = RequestFingerprint("request", "earlier", "Buy", "")
 HOUR, YEAR = 3600.0, 365 * 86_400.0
 JUMPS = [HOUR, YEAR, -HOUR, -YEAR]
-
-
-@pytest.fixture
-async def spendings(
-    opens: Callable[[], tuple[type, object]], clock: Clock
-) -> AsyncIterator[Callable[[], Spending]]:
-    async with reopened(opens, clock, SqliteSpending, ValkeySpending) as spending:
-        yield spending
 
 
 @pytest.fixture
@@ -141,46 +129,6 @@ async def test_where_the_system_has_no_such_clock_the_wall_clock_is_the_time(
     database = Database(str(tmp_path / "s.db"))
     assert database.open_clock(time.time) is time.time
     database.close()
-
-
-@pytest.mark.requirement("journal:lease-ahead")
-async def test_a_sign_of_life_from_the_future_holds_no_turn(
-    journals: Callable[[LeaseOwner], Journal], clock: Clock
-) -> None:
-    """The clock of a state's server was ahead and was set back: its dead proxy
-    seems to be heard of in an hour.
-    """
-    clock.now += HOUR
-    await journals(HERE).begin("t1", "a", ASKED)
-    clock.now -= LEASE_SECONDS - 1
-    elsewhere = journals(ELSEWHERE)
-    past = await elsewhere.find("a", ASKED)
-    assert past is not None
-    assert past.is_alive
-
-    clock.now -= HOUR
-    past = await elsewhere.find("a", ASKED)
-    assert past is not None
-    assert not past.is_alive
-    assert await elsewhere.resume(past, ASKED)
-
-
-@pytest.mark.requirement("budget:clock")
-@pytest.mark.parametrize("jump", [HOUR, YEAR])
-async def test_what_was_spent_by_a_clock_that_was_ahead_leaves_with_its_window(
-    spendings: Callable[[], Spending], clock: Clock, jump: float
-) -> None:
-    limit, here = Budget.model_validate({"window": "1h", "max_requests": 2}), spendings()
-    clock.now += jump
-    assert await here.count_request("a", limit) is None
-    assert await here.count_request("a", limit) is None
-
-    clock.now -= jump
-    over = await here.count_request("a", limit)
-    assert over is not None
-    assert over.retry_after <= HOUR + 120
-    clock.now += over.retry_after
-    assert await here.count_request("a", limit) is None
 
 
 @pytest.mark.requirement("budget:clock")

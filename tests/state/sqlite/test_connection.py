@@ -18,7 +18,7 @@ from claw_state.lease import LeaseOwner
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.continuity import SqliteContinuityStore
 from claw_state.sqlite.journal import SqliteJournal
-from claw_state.sqlite.schema import MAX_LOG_BYTES, SCHEMA, TURNS, open_database
+from claw_state.sqlite.schema import MAX_LOG_BYTES, TURNS, open_database
 from tests.state.conftest import Clock
 
 PARTS = ("", "-wal", "-shm")
@@ -111,20 +111,6 @@ def test_a_name_that_leads_to_a_file_that_is_not_there_yet_makes_a_private_one(
     (tmp_path / "name.db").symlink_to(tmp_path / "s.db")
     with umask(0), closing(open_database(str(tmp_path / "name.db"), TURNS)):
         assert modes(tmp_path / "s.db")[""] == "600"
-
-
-@pytest.mark.requirement("state:newer")
-def test_a_file_of_a_newer_claw_is_not_touched(tmp_path: Path) -> None:
-    file = tmp_path / "s.db"
-    with closing(open_database(str(file), TURNS)) as database:
-        assert database.execute("PRAGMA user_version").fetchone() == (SCHEMA,)
-        database.execute(f"PRAGMA user_version={SCHEMA + 1}")
-    before = file.read_bytes()
-    with pytest.raises(
-        sqlite3.NotSupportedError, match=f"schema {SCHEMA + 1}, and this one knows {SCHEMA}"
-    ):
-        SqliteContinuityStore(Database(str(file)))
-    assert file.read_bytes() == before
 
 
 @pytest.mark.requirement("store:shrinks")

@@ -1,17 +1,16 @@
-"""The cost of a hostile file is bounded, in memory and in time."""
+"""History as turns: any number of attempts at one, and any number in one."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from claw_audit.log_source import LogParser
-from claw_audit.turns import UnreadableLineError
+from claw_audit.history_source import find_turns
 from tests.audit.proxy_files import ProxyFiles, call
+from tests.audit.test_audit_hostile import line
 
 HELD = """
 import resource, sys
@@ -38,24 +37,14 @@ def test_any_number_of_attempts_at_a_turn_takes_bounded_memory(tmp_path: Path) -
     assert kilobytes < 60_000
 
 
-@pytest.mark.requirement("audit:constant-memory")
-@pytest.mark.parametrize("part", ["", "€"])
-def test_any_number_of_small_parts_of_a_line_takes_bounded_memory(part: str) -> None:
-    parser, line = LogParser(100_000), json.dumps({"log": part}).encode()
-    for _ in range(500):
-        assert parser.parse(line) is None
-    with pytest.raises(UnreadableLineError, match="is longer"):
-        list(map(parser.parse, [line] * 1000))
-
-
 @pytest.mark.requirement("audit:damaged")
-def test_a_line_of_digits_is_checked_in_linear_time(tmp_path: Path) -> None:
-    files = ProxyFiles(tmp_path)
-    files.turn("t1")
-    with files.file().open("ab") as file:
-        file.write(b"{" + b"1" * (4 << 20) + b"x\n")
-    # In another process, which can be stopped.
-    code = "import sys; from claw_cli.app import main; main()"
-    command = [sys.executable, "-c", code, "audit", "verify", "--history", str(files.directory)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
-    assert (done.returncode, "has no seal" in done.stdout) == (1, True)
+@pytest.mark.parametrize("odd", ["1e400", "-1E99999999999999999999", "9" * 5000])
+def test_a_turn_is_found_whatever_number_a_peer_has_said(
+    files_of_a_turn: ProxyFiles, odd: str
+) -> None:
+    files_of_a_turn.file().write_bytes(
+        line(response={"format": "json", "json": "odd"}).replace(b'"odd"', odd.encode()) + b"\n"
+    )
+    assert (
+        find_turns((files_of_a_turn.directory,), "t2").turns["t2"].last["response"]["json"] == odd
+    )

@@ -4,27 +4,14 @@ quantiles, filters.
 
 from __future__ import annotations
 
-import gzip
-import json
-import math
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from claw_audit.audit import AgentGrants, AuditQuery, Filters, PodGrants, audit
-from claw_audit.bounded_counter import HashSet, LatencyHistogram, hash_names
 from claw_audit.report import Report, document
-from claw_audit.turns import RecordedCall, usage_of_attempt
+from claw_audit.turns import RecordedCall
 from tests.audit.proxy_files import ProxyFiles, call
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> ProxyFiles:
-    return ProxyFiles(tmp_path)
 
 
 def report(files: ProxyFiles, *, history: bool = True, log: bool = False, **filters: Any) -> Report:
@@ -214,93 +201,3 @@ def test_withheld_tools_come_from_history_from_grants_and_from_offers(files: Pro
         ("desk.quote", "granted, not offered", 1),
         ("desk__evil", "offered, not granted", 1),
     ]
-
-
-def json_file(lines: list[bytes]) -> list[bytes]:
-    """Return the lines as Docker's json-file keeps them, each in two parts."""
-    parts = [(line[:40].decode(), line[40:].decode()) for line in lines]
-    return [
-        json.dumps({"log": part, "stream": "stdout", "time": "t"}).encode() + b"\n"
-        for pair in parts
-        for part in pair
-    ]
-
-
-KEPT: dict[str, Callable[[list[bytes]], list[bytes]]] = {
-    "plain": lambda lines: lines,
-    "crlf": lambda lines: [line.replace(b"\n", b"\r\n") for line in lines],
-    "gzip": lambda lines: [gzip.compress(b"".join(lines))],
-    "json-file": json_file,
-    "compose": lambda lines: [b"cllama-1  | " + line for line in lines],
-    "compose in colours": lambda lines: [b"\x1b[33mcllama-1  | \x1b[0m" + line for line in lines],
-    "compose with times": lambda lines: [
-        b"cllama-1  | 2026-01-01T00:00:00.000000001Z " + line for line in lines
-    ],
-    "docker with times": lambda lines: [
-        b"2026-01-01T00:00:00.000000001Z " + line for line in lines
-    ],
-    "kubectl": lambda lines: [b"[pod/analyst-5d7/cllama] " + line for line in lines],
-}
-
-
-@pytest.mark.requirement("audit:log-forms")
-@pytest.mark.parametrize("kept", KEPT)
-def test_the_log_is_read_in_every_form_in_which_it_may_be_kept(
-    files: ProxyFiles, kept: str
-) -> None:
-    log_turn(files, "t1", call())
-    log_turn(files, "t2", call("desk.trade", "timeout"))
-    files.log.write_bytes(b"".join(KEPT[kept](files.log.read_bytes().splitlines(keepends=True))))
-    result = report(files, history=False, log=True)
-    assert counted(result) == (2, 2, 1.0)
-    assert (result.unread.lines, result.unread.foreign) == (0, 2 * 3 if kept == "json-file" else 0)
-
-
-@pytest.mark.requirement("audit:log-forms")
-@pytest.mark.parametrize(
-    "who", [b"analyst-1  | ", b"evil-cllama-1  | ", b"[pod/cllama-1/runner] ", b"cllama says "]
-)
-def test_output_of_other_containers_is_not_counted(files: ProxyFiles, who: bytes) -> None:
-    log_turn(files, "t1", call())
-    lines = files.log.read_bytes().splitlines(keepends=True)
-    files.log.write_bytes(
-        b"".join([b"HTTP(S) proxy listening at *:8080.\n", *(who + line for line in lines)])
-    )
-    result = report(files, history=False, log=True)
-    assert (result.turns.total, result.unread.lines, result.unread.foreign) == (
-        0,
-        0,
-        1 + len(lines),
-    )
-
-
-@pytest.mark.requirement("audit:quantiles")
-@given(st.lists(st.integers(0, 200_000), min_size=1, max_size=60), st.sampled_from([0.5, 0.95]))
-def test_a_quantile_is_a_value_that_occurred_to_within_one_percent(
-    times: list[int], part: float
-) -> None:
-    latencies = LatencyHistogram()
-    for ms in times:
-        latencies.add(ms)
-    exact = sorted(times)[math.ceil(part * len(times)) - 1]
-    assert abs((latencies.quantile(part) or 0) - exact) <= 0.01 * exact
-
-
-@pytest.mark.requirement("audit:constant-memory")
-def test_a_hash_set_knows_every_hash_that_was_added_and_no_other() -> None:
-    known = HashSet()
-    for number in range(140_000):
-        known.add(hash_names("analyst", f"turn_{number}"))
-    assert all(hash_names("analyst", f"turn_{number}") in known for number in range(0, 140_000, 97))
-    assert not any(
-        hash_names("clerk", f"turn_{number}") in known for number in range(0, 140_000, 97)
-    )
-
-
-@pytest.mark.requirement("budget:cost-unknown")
-def test_an_estimate_is_counted_beside_the_known_cost_and_an_odd_one_is_none() -> None:
-    used = usage_of_attempt(1, 1, 0, 0.25, 0.5)
-    used.add(usage_of_attempt(1, 1, 0, None, 0.25))
-    for odd in (-1, "1", True, None):
-        used.add(usage_of_attempt(1, 1, 0, 0.0, odd))
-    assert (used.cost_usd, used.estimated_usd, used.unpriced) == (0.25, 0.75, 1)

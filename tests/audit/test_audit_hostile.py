@@ -18,19 +18,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from claw_audit.audit import AuditQuery, Filters, audit
-from claw_audit.bounded_counter import MAX_ROWS, OTHERS
 from claw_audit.history_source import find_turns
 from claw_audit.report import Report
-from claw_audit.sources import MAX_LINE_BYTES, SourceError, read_lines
+from claw_audit.sources import SourceError
 from claw_audit.verify import verify
 from tests.audit.proxy_files import ProxyFiles, call, entry
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> ProxyFiles:
-    home = ProxyFiles(tmp_path)
-    home.turn("t1", call())
-    return home
+def files(files_of_a_turn: ProxyFiles) -> ProxyFiles:
+    return files_of_a_turn
 
 
 def report(files: ProxyFiles, *logs: str) -> Report:
@@ -99,15 +96,6 @@ def test_no_content_of_a_file_raises_an_error(
 
 
 @pytest.mark.requirement("audit:damaged")
-@pytest.mark.parametrize("odd", ["1e400", "-1E99999999999999999999", "9" * 5000])
-def test_a_turn_is_found_whatever_number_a_peer_has_said(files: ProxyFiles, odd: str) -> None:
-    files.file().write_bytes(
-        line(response={"format": "json", "json": "odd"}).replace(b'"odd"', odd.encode()) + b"\n"
-    )
-    assert find_turns((files.directory,), "t2").turns["t2"].last["response"]["json"] == odd
-
-
-@pytest.mark.requirement("audit:damaged")
 def test_a_line_that_is_still_being_written_is_ignored(files: ProxyFiles) -> None:
     with files.file().open("ab") as file:
         file.write(line()[:300])
@@ -162,37 +150,6 @@ def test_a_damaged_gzip_log_is_named_and_counts_up_to_the_damage(files: ProxyFil
             ["is cut off"],
             ["is damaged"],
         )
-
-
-@pytest.mark.requirement("audit:damaged")
-def test_a_file_that_can_not_be_opened_is_named_and_the_others_count(files: ProxyFiles) -> None:
-    files.turn("t9", agent="clerk")
-    files.file("clerk").unlink()
-    os.mkfifo(files.file("clerk"))
-    result = report(files, str(files.log) + ".gone")
-    assert result.turns.total == 1
-    assert result.unread.files == [
-        f"{files.file('clerk')}: is not a regular file",
-        f"{files.log}.gone: No such file or directory",
-    ]
-
-
-@pytest.mark.requirement("audit:constant-memory")
-def test_names_beyond_the_limit_share_one_row(files: ProxyFiles) -> None:
-    for number in range(MAX_ROWS + 50):
-        files.ends(f"a{number}", agent=f"agent-{number}")
-    result = report(files, str(files.log))
-    agents = list(result.agents)
-    assert len(agents) == MAX_ROWS + 1
-    assert (agents[-1].agent, agents[-1].turns.total) == (OTHERS, 51)
-
-
-@pytest.mark.requirement("audit:constant-memory")
-def test_a_line_that_is_too_long_is_skipped() -> None:
-    left = [b"x" * (1 << 20)] * (3 * (MAX_LINE_BYTES >> 20)) + [b"\nshort\n", b"last"]
-    result = [(one.number, one.data, one.offset) for one in read_lines(left)]
-    size = 3 * MAX_LINE_BYTES
-    assert result == [(1, None, 0), (2, b"short\n", size + 1), (3, b"last", size + 7)]
 
 
 MEASURED = """
