@@ -28,5 +28,7 @@ def test_an_estimate_is_counted_beside_the_known_cost_and_an_odd_one_is_none() -
         ("", None),
     ],
 )
-def test_a_time_without_a_zone_is_in_utc_and_an_odd_one_is_none(ts: str, seconds: float | None) -> None:
+def test_a_time_without_a_zone_is_in_utc_and_an_odd_one_is_none(
+    ts: str, seconds: float | None
+) -> None:
     assert parse_time(ts) == seconds

@@ -80,7 +80,7 @@ def test_one_byte_at_a_time_is_enough(coding: str) -> None:
 
 
 @pytest.mark.requirement("compressed:any-coding")
-def test_deflate_without_its_wrapper_and_members_behind_each_other_are_read() -> None:
+def test_deflate_without_its_wrapper_and_several_members_are_read() -> None:
     assert decode(raw_deflate(b"abc" * 99), ["deflate"], MOST, SECONDS) == b"abc" * 99
     for coding in ("gzip", "zstd"):
         body = PACKERS[coding](b"one") + PACKERS[coding](b"two")

@@ -205,7 +205,7 @@ def test_messages_and_paths_keep_both_ends_and_are_short() -> None:
     assert (len(told["path"]), len(told["message"])) == (200, 200)
 
 
-def test_places_are_told_in_the_order_of_the_document() -> None:
+def test_violations_are_in_the_order_of_the_document() -> None:
     told = check_instance(one({"items": {"type": "string"}}), {"a": list(range(12))}, 12)
     assert [found["path"] for found in told] == [f"a[{n}]" for n in range(12)]
 

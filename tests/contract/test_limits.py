@@ -21,7 +21,7 @@ def clock() -> Clock:
 
 
 @pytest.mark.requirement("connections:refusals-limited")
-def test_lines_are_limited_for_each_kind_and_the_next_one_says_how_many_were_left_out(
+def test_lines_of_each_kind_are_limited_and_the_next_says_how_many_are_missing(
     clock: Clock,
 ) -> None:
     limit = LineLimit(max_lines=2, clock=clock)

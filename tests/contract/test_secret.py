@@ -15,7 +15,7 @@ VALUE = "s3cr3t-value"
 
 
 @pytest.mark.requirement("contract:secret-dots")
-def test_a_secret_shows_dots_everywhere_but_where_it_is_revealed() -> None:
+def test_a_secret_shows_dots_everywhere_except_where_it_is_revealed() -> None:
     secret = Secret(VALUE)
     auth = BearerAuth(type="bearer", token=secret)
     shown = [

@@ -51,7 +51,7 @@ async def test_what_is_kept_is_found_by_its_agent_and_key_only_the_latest_first(
 
 
 @pytest.mark.requirement("continuity:evidence")
-async def test_an_answer_behind_which_nothing_is_hidden_is_kept_to_be_told_from_an_equal_one(
+async def test_an_answer_that_hid_nothing_is_stored_and_differs_from_an_equal_one(
     stores: Stores,
 ) -> None:
     store = stores()
@@ -89,7 +89,7 @@ async def test_the_least_recently_used_turns_go_first_and_only_those_of_that_age
 
 
 @pytest.mark.requirement("store:marks")
-async def test_answers_without_hidden_messages_take_no_room_from_those_with_any_and_are_bounded_too(
+async def test_answers_that_hid_nothing_have_a_bound_of_their_own(
     stores: Stores, clock: Clock
 ) -> None:
     store = stores()
@@ -138,7 +138,7 @@ async def test_an_agent_keeps_so_many_bytes_and_the_latest_ones(
 
 
 @pytest.mark.requirement("store:names")
-async def test_an_entry_is_found_by_each_of_its_names_once_and_its_names_go_with_it(
+async def test_an_entry_is_found_once_by_each_name_and_its_names_go_with_it(
     stores: Stores, clock: Clock
 ) -> None:
     store = stores()

@@ -35,7 +35,7 @@ sys.stdin.read()
 
 
 @pytest.mark.requirement("journal:owner")
-async def test_a_process_that_is_killed_is_dead_at_once_and_what_it_left_is_cleared_away(
+async def test_a_killed_process_is_dead_at_once_and_its_files_are_removed(
     tmp_path: Path,
 ) -> None:
     file = str(tmp_path / "s.db")

@@ -78,7 +78,7 @@ def reserve(name: str, estimate: float, needed: float | None = None) -> Reservat
 
 
 @pytest.mark.requirement("budget:reserved")
-async def test_of_forty_requests_at_one_time_that_cost_more_than_the_limit_one_is_admitted(
+async def test_of_forty_requests_at_once_that_exceed_the_limit_one_is_admitted(
     spendings: Spendings,
 ) -> None:
     limit, here, there = budget(limit_usd=1.0), spendings(), spendings()

@@ -53,7 +53,7 @@ def test_a_secret_in_escapes_is_found_wherever_a_piece_ends(
 
 
 @pytest.mark.requirement("bodies:escapes")
-def test_a_secret_in_a_text_that_is_too_long_to_be_decoded_is_an_error_and_one_elsewhere_is_not(
+def test_only_a_secret_in_a_text_that_is_too_long_to_decode_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(redactor, "_WINDOW", 64)

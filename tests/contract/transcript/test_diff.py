@@ -11,7 +11,7 @@ from tests.contract.transcript.test_render import LINE
 
 
 @pytest.mark.requirement("transcript:turn")
-def test_two_lines_of_a_turn_are_compared_without_their_times_and_beyond_what_is_shown() -> None:
+def test_two_lines_are_compared_without_their_times_and_beyond_what_is_shown() -> None:
     again = copy.deepcopy(LINE) | {"latency_ms": 1, "ts": "later", "hash": "2" * 64}
     again["tool_trace"][0] |= {"wall_time_ms": 1}
     assert diff_entries(LINE, again) == []

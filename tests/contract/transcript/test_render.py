@@ -243,12 +243,12 @@ RESPONSES_ITEMS = [
     ],
     ids=["openai", "anthropic", "prefill"],
 )
-def test_what_a_runner_sent_last_is_told(messages: list[dict[str, Any]], told: str) -> None:
+def test_the_runner_s_last_messages_are_shown(messages: list[dict[str, Any]], told: str) -> None:
     assert told in render_transcript({**LINE, "request_original": {"messages": messages}})
 
 
 @pytest.mark.requirement("transcript:dialects")
-def test_items_since_the_models_last_one_are_told() -> None:
+def test_items_since_the_model_s_last_one_are_shown() -> None:
     thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}
     asked = [
         {

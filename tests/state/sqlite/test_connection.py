@@ -80,7 +80,7 @@ async def test_another_process_that_ends_does_not_take_the_log_from_those_that_g
 
 @pytest.mark.requirement("store:private")
 @pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
-def test_whatever_the_umask_the_file_and_its_log_are_their_owner_s_and_so_is_a_directory_that_is_made(
+def test_the_file_its_log_and_a_new_directory_are_private_whatever_the_umask(
     tmp_path: Path, mask: int
 ) -> None:
     file = tmp_path / "new" / "deep" / "s.db"
@@ -105,7 +105,7 @@ def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None
 
 
 @pytest.mark.requirement("store:private")
-def test_a_name_that_leads_to_a_file_that_is_not_there_yet_makes_a_private_one(
+def test_a_link_to_a_missing_file_makes_a_private_one(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "name.db").symlink_to(tmp_path / "s.db")
@@ -114,7 +114,7 @@ def test_a_name_that_leads_to_a_file_that_is_not_there_yet_makes_a_private_one(
 
 
 @pytest.mark.requirement("store:shrinks")
-async def test_what_a_flood_took_of_the_disk_is_given_back_while_turns_go_on_and_its_log_is_cut(
+async def test_the_file_and_its_log_shrink_after_a_flood_while_turns_go_on(
     tmp_path: Path, clock: Clock
 ) -> None:
     file, log = tmp_path / "s.db", tmp_path / "s.db-wal"

@@ -98,7 +98,7 @@ def has_lost_its_log(used: Used) -> Callable[[], object]:
 
 @pytest.mark.requirement("state:file-outage")
 @pytest.mark.parametrize("way", [is_full, is_locked, is_deleted, is_replaced, has_lost_its_log])
-def test_a_file_that_can_not_be_written_is_told_once_and_used_again_when_it_can(
+def test_an_unwritable_file_is_reported_once_and_used_again_when_it_can_be_written(
     used: Used, way: Callable[[Used], Callable[[], object]]
 ) -> None:
     assert used.adds()
@@ -112,7 +112,7 @@ def test_a_file_that_can_not_be_written_is_told_once_and_used_again_when_it_can(
 
 
 @pytest.mark.requirement("state:file-outage")
-def test_behind_a_lock_that_was_waited_for_in_vain_nobody_waits_again_until_it_is_gone(
+def test_after_one_wait_in_vain_for_a_lock_nobody_waits_until_it_is_free(
     used: Used,
 ) -> None:
     ends = is_locked(used)
@@ -126,7 +126,7 @@ def test_behind_a_lock_that_was_waited_for_in_vain_nobody_waits_again_until_it_i
 
 
 @pytest.mark.requirement("state:file-shared")
-async def test_who_writes_waits_while_another_process_does_and_the_loop_goes_on(
+async def test_a_writer_waits_for_another_process_while_the_loop_goes_on(
     tmp_path: Path,
 ) -> None:
     told: list[str | None] = []
@@ -173,7 +173,7 @@ async def test_time_in_which_the_loop_did_something_else_is_no_waiting_for_the_l
 
 @pytest.mark.requirement("state:file-damaged")
 @pytest.mark.parametrize("damage", ["bytes in the middle", "cut", "garbage"])
-def test_a_file_that_is_damaged_while_it_is_used_is_used_no_more_and_refused_at_the_next_start(
+def test_a_file_that_is_damaged_during_use_is_given_up_and_refused_at_the_next_start(
     used: Used, damage: str
 ) -> None:
     for _ in range(200):
@@ -239,7 +239,7 @@ async def test_a_file_that_is_locked_when_the_proxy_starts_is_no_reason_not_to(
 
 @pytest.mark.requirement("state:file-at-the-start")
 @pytest.mark.parametrize("content", [b"no database at all. " * 500, None])
-def test_a_file_that_can_never_be_used_keeps_the_proxy_from_starting_in_one_line(
+def test_an_unusable_file_keeps_the_proxy_from_starting_with_one_line(
     tmp_path: Path, content: bytes | None
 ) -> None:
     file = tmp_path / "s.db"

@@ -85,7 +85,7 @@ def test_a_path_that_cannot_be_is_an_error_at_the_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("store:names")
-async def test_names_are_bounded_and_leave_no_row_behind(tmp_path: Path, clock: Clock) -> None:
+async def test_names_are_bounded_and_leave_no_row(tmp_path: Path, clock: Clock) -> None:
     file = str(tmp_path / "claw.db")
     store = SqliteContinuityStore(Database(file), clock)
     await store.save(

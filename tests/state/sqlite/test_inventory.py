@@ -74,7 +74,7 @@ def told(file: Path) -> list[tuple[str, int]]:
 
 
 @pytest.mark.requirement("state:inventory")
-def test_reading_makes_no_file_and_changes_none_whether_a_proxy_runs_was_killed_or_ended(
+def test_reading_changes_no_file_whether_a_proxy_runs_was_killed_or_ended(
     tmp_path: Path,
 ) -> None:
     home, copied = tmp_path / "home", tmp_path / "copied"
@@ -120,7 +120,7 @@ def test_a_file_in_which_nothing_stands_yet_is_an_empty_state(tmp_path: Path) ->
 
 
 @pytest.mark.requirement("state:forget")
-async def test_what_is_forgotten_is_in_no_byte_of_the_file_or_its_log_and_the_file_is_smaller(
+async def test_deleted_data_is_in_no_byte_of_the_file_or_its_log(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "s.db"
@@ -150,7 +150,7 @@ async def test_what_is_forgotten_is_in_no_byte_of_the_file_or_its_log_and_the_fi
 
 
 @pytest.mark.requirement("state:forget")
-async def test_a_log_that_somebody_reads_is_not_waited_for_and_said(tmp_path: Path) -> None:
+async def test_a_log_that_somebody_reads_is_reported_and_not_waited_for(tmp_path: Path) -> None:
     file = tmp_path / "s.db"
     store = SqliteContinuityStore(Database(str(file)))
     await store.save("analyst", Anchor("x", ()), "", HIDDEN)

@@ -24,7 +24,7 @@ from tests.state.test_ownership_objects import BATCH, FILE
 
 
 @pytest.mark.requirement("responses:owned-ids")
-async def test_what_is_over_the_bound_goes_after_some_saves_and_at_the_first_one_of_a_process(
+async def test_excess_objects_go_after_some_saves_and_at_a_process_s_first_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
     monkeypatch.setattr("claw_state.sqlite.ownership.MAX_OBJECTS", 3)

@@ -17,7 +17,7 @@ from tests.state.test_spending import budget, reserve, unexpected
 pytestmark = pytest.mark.requirement("budget:shared")
 
 
-async def test_a_file_that_was_moved_is_not_counted_in_and_used_again_when_it_is_back(
+async def test_a_file_that_was_moved_away_is_used_again_once_it_is_back(
     tmp_path: Path,
 ) -> None:
     file, away = tmp_path / "s.db", tmp_path / "away.db"

@@ -126,7 +126,7 @@ async def test_a_flush_that_nobody_waits_for_any_more_ends_before_the_file_is_cl
 
 
 @pytest.mark.requirement("journal:log-begins-anew")
-async def test_a_log_that_grew_long_begins_anew_though_turns_never_pause_and_who_writes_waits_meanwhile(
+async def test_a_long_log_begins_anew_during_turns_and_writers_wait_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wal, "_LONG_LOG_PAGES", 300)

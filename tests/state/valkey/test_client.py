@@ -37,7 +37,7 @@ MISTAKES = [
 
 
 @pytest.mark.requirement("state:outage-at-the-start")
-def test_what_a_server_says_for_a_while_is_no_reason_not_to_start_and_a_mistake_is(
+def test_a_temporary_refusal_does_not_prevent_a_start_and_a_mistake_does(
     tmp_path: Path,
 ) -> None:
     with shared_state(tmp_path / "server") as real:
@@ -56,7 +56,7 @@ def test_what_a_server_says_for_a_while_is_no_reason_not_to_start_and_a_mistake_
 
 
 @pytest.mark.requirement("state:pods-apart")
-def test_a_database_of_another_pod_is_told_at_the_start(shared: SharedState) -> None:
+def test_a_database_of_another_pod_is_reported_at_the_start(shared: SharedState) -> None:
     def told(pod: str) -> list[str]:
         """Open the state as a proxy of this pod; return what is told of other pods."""
         lines: list[bytes] = []
@@ -73,7 +73,7 @@ def test_a_database_of_another_pod_is_told_at_the_start(shared: SharedState) -> 
 
 
 @pytest.mark.requirement("state:evicts")
-def test_a_server_that_forgets_when_its_memory_is_full_is_told(shared: SharedState) -> None:
+def test_a_server_that_evicts_keys_is_reported(shared: SharedState) -> None:
     with blocking_client(shared.place, 10) as client:
         assert find_eviction_policy(shared.place) is None
         client.config_set("maxmemory-policy", "volatile-lru")

@@ -12,7 +12,7 @@ from tests.state.test_continuity import held, keep
 
 
 @pytest.mark.requirement("store:expires")
-async def test_on_a_server_whatever_is_kept_expires_and_what_is_used_later_than_all_else(
+async def test_every_key_expires_and_one_that_is_used_expires_last(
     shared: SharedState, clock: Clock
 ) -> None:
     """The counter of rounds expires too, but never before a round that it has numbered."""

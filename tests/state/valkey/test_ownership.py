@@ -18,7 +18,7 @@ from tests.state.test_ownership_first_owner import FILE, OTHER, RESPONSE
 pytestmark = pytest.mark.requirement("objects:first-owner")
 
 
-async def test_a_server_has_a_key_of_each_owner_as_long_as_the_agent_has_the_object(
+async def test_a_key_names_an_object_s_owner_as_long_as_the_agent_has_it(
     shared: SharedState, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("claw_state.valkey.ownership.MAX_PROVIDER_OBJECTS", 1)
@@ -39,7 +39,7 @@ async def test_a_server_has_a_key_of_each_owner_as_long_as_the_agent_has_the_obj
     await store.close()
 
 
-async def test_on_a_server_what_an_earlier_version_wrote_is_its_owners_from_the_next_use_on(
+async def test_an_object_of_an_earlier_version_gets_an_owner_at_its_next_use(
     shared: SharedState, clock: Clock
 ) -> None:
     store = ValkeyOwnershipStore(ValkeyClient(shared.place, timeout=10), clock)

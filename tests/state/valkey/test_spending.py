@@ -19,7 +19,7 @@ from tests.waiting import happens
 pytestmark = pytest.mark.requirement("budget:shared")
 
 
-async def test_a_server_that_is_gone_can_t_be_counted_at_and_what_was_not_written_is_told(
+async def test_a_request_is_not_counted_at_a_lost_server_and_a_lost_cost_is_reported(
     shared: SharedState,
 ) -> None:
     spending = ValkeySpending(ValkeyClient(shared.place))
