@@ -53,7 +53,7 @@ DESCRIPTORS: dict[str, EdgeCase] = {
         (
             "compile/cases/presented.yml",
             REMEDY,
-            "contract/test_names.py::test_names_that_would_share_an_alias_are_told_apart_by_their_hash",
+            "contract/test_names.py::test_names_that_would_share_an_alias_differ_by_their_hash",
         ),
         "docs/spec/compile.md, Tools: a name that every provider takes",
     ),
