@@ -15,7 +15,7 @@ from claw_mediate.core.observer import RequestInfo
 from claw_mediate.prompt.fetch import ContextClient, FetchRequest
 from claw_mediate.providers.failover import ProviderClient, ProviderResponse
 from claw_mediate.tools.executor import ToolExecutor
-from tests.mediate.calling import call
+from tests.mediate.tools.calling import call
 from tests.peers import Peer
 
 WHO = ("analyst", "analyst", "executor", "analyst", "executor")

@@ -22,7 +22,7 @@ from claw_mediate.core.model_names import (
     find_named_models,
 )
 from tests.mediate.conftest import WIRES
-from tests.mediate.test_form_data import CONTENT_TYPE, form
+from tests.mediate.forms import CONTENT_TYPE, form
 from tests.mediate.test_other_paths import EMBEDDINGS, OtherPod
 from tests.mediate.test_routing import TOKEN
 

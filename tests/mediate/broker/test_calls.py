@@ -13,8 +13,16 @@ from starlette.responses import JSONResponse, Response
 from claw_contract.history import HistoryEntry
 from claw_mediate.broker import calls
 from claw_mediate.telemetry.metrics import Metrics
-from tests.broker.pod import PROVIDER_KEY, TOOL_TOKEN, BrokerPod, Gate, McpClient, failure, token
 from tests.mcp.scripted_server import ECHO, Exchange, ScriptedServer
+from tests.mediate.broker.pod import (
+    PROVIDER_KEY,
+    TOOL_TOKEN,
+    BrokerPod,
+    Gate,
+    McpClient,
+    failure,
+    token,
+)
 from tests.waiting import happens
 
 # A call.

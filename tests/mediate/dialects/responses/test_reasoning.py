@@ -10,8 +10,8 @@ import pytest
 from inline_snapshot import snapshot
 
 from tests.mediate.desk import Desk
+from tests.mediate.dialects.responses.test_anchors import hidden, resends, thought, user, without
 from tests.mediate.items import BALANCE, answers, types
-from tests.mediate.test_responses_memory import hidden, resends, thought, user, without
 from tests.wires.responses import function_call, message, response
 
 ENCRYPTED = "reasoning.encrypted_content"

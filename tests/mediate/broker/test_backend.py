@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from claw_mediate.broker import broker
-from tests.broker.pod import BrokerPod, McpClient, failure
+from tests.mediate.broker.pod import BrokerPod, McpClient, failure
 
 
 @pytest.mark.requirement("broker:list")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from starlette.responses import JSONResponse
 
-from tests.broker.pod import SYMBOL, BrokerPod, McpClient
+from tests.mediate.broker.pod import SYMBOL, BrokerPod, McpClient
 
 
 @pytest.fixture

@@ -15,8 +15,7 @@ from claw_mediate.core import tool_result
 from claw_mediate.core.types import ModelResponse, Round
 from claw_mediate.dialects.base import Dialect, FailedResponseError, UnreadableResponseError
 from claw_mediate.dialects.responses.kept import ids_in, ids_of_output
-from tests.mediate.any_reply import WIRES
-from tests.mediate.test_any_reply import CATALOG, DIALECTS
+from tests.mediate.any_reply import CATALOG, DIALECTS, WIRES
 from tests.wires import Body
 
 VALUES: tuple[Any, ...] = (

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response, Stream
 
 from claw_mediate.tools import http as module
 from claw_mediate.tools.executor import ToolExecutor
-from tests.mediate.calling import READ, call, serve, told
+from tests.mediate.tools.calling import READ, call, serve, told
 from tests.peers import Answer as Said
 from tests.peers import Service
 from tests.waiting import DEADLINE, growing_times, nobody_listens

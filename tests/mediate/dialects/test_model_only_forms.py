@@ -11,21 +11,7 @@ from hypothesis import strategies as st
 
 from claw_mediate.dialects.base import UnreadableRequestError
 from claw_mediate.dialects.model_only import MAX_FIELDS, read_form_fields
-
-CONTENT_TYPE = "multipart/form-data; boundary=edge"
-
-
-def form(*parts: tuple[str, bytes]) -> bytes:
-    """Return the body of a form; a field called ``file`` is a file."""
-    body = b""
-    for name, value in parts:
-        file = b'; filename="a.wav"\r\nContent-Type: audio/wav' if name == "file" else b""
-        body += b'--edge\r\nContent-Disposition: form-data; name="%s"%s\r\n\r\n%s\r\n' % (
-            name.encode(),
-            file,
-            value,
-        )
-    return body + b"--edge--\r\n"
+from tests.mediate.forms import CONTENT_TYPE
 
 
 def values(content_type: str, body: bytes) -> list[tuple[str, bytes, bool]]:

@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response, Stream
 
 from claw_mediate.agents.directory import Agent
 from claw_mediate.prompt.feeds import FeedReader
-from tests.mediate.gathered import TOKEN, Gathering
+from tests.mediate.prompt.gathered import TOKEN, Gathering
 from tests.peers import Answer as Said
 from tests.peers import Service
 from tests.waiting import DEADLINE, happens, nobody_listens

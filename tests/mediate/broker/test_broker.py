@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from claw_state.url import StoreError
-from tests.broker.pod import BrokerPod, Gate, McpClient, failure, read, token
+from tests.mediate.broker.pod import BrokerPod, Gate, McpClient, failure, read, token
 from tests.waiting import happens
 
 # Eras and identity.

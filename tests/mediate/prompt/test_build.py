@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from starlette.responses import JSONResponse, Response
 
-from tests.mediate.gathered import Gathering
+from tests.mediate.prompt.gathered import Gathering
 from tests.peers import Service
 
 

@@ -13,27 +13,15 @@ from hypothesis import strategies as st
 
 from claw_mediate.core import tool_result
 from claw_mediate.core.types import Round
-from claw_mediate.dialects.anthropic import messages as anthropic_messages
-from claw_mediate.dialects.base import Dialect, FailedResponseError, UnreadableResponseError
-from claw_mediate.dialects.openai import chat as openai_chat
-from claw_mediate.dialects.responses import response as openai_responses
-from tests.mediate import openai_sdk, test_anthropic_stream
-from tests.mediate.any_reply import WIRES, bodies
-from tests.mediate.made import catalog, granted
+from claw_mediate.dialects.base import FailedResponseError, UnreadableResponseError
+from tests.mediate import anthropic_sdk, openai_sdk
+from tests.mediate.any_reply import CATALOG, DIALECTS, WIRES, bodies
 
-DIALECTS: dict[str, Dialect] = {
-    "openai": openai_chat,
-    "anthropic": anthropic_messages,
-    "responses": openai_responses,
-}
 FINAL: dict[str, Any] = {
     "openai": openai_sdk.final,
-    "anthropic": test_anthropic_stream.final,
+    "anthropic": anthropic_sdk.final,
     "responses": openai_sdk.final_response,
 }
-CATALOG = catalog(
-    granted("desk.get"), granted("desk.set", method="POST"), granted("desk.end"), native=["shell"]
-)
 
 
 @pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")

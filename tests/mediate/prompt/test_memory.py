@@ -19,7 +19,7 @@ from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import Secret
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.prompt import memory as module
-from tests.mediate.gathered import Gathering
+from tests.mediate.prompt.gathered import Gathering
 from tests.peers import Answer as Said
 from tests.peers import Service
 from tests.waiting import DEADLINE, happens

@@ -14,7 +14,7 @@ import pytest
 from starlette.responses import JSONResponse, Response
 
 from claw_mediate.tools.executor import ToolExecutor
-from tests.mediate.calling import READ, call, serve, told
+from tests.mediate.tools.calling import READ, call, serve, told
 from tests.peers import Answer as Said
 from tests.peers import Service
 

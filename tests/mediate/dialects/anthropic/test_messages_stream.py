@@ -8,13 +8,13 @@ import json
 from typing import Any
 
 import anthropic
-import httpx2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.base import StreamOpening
+from tests.mediate.anthropic_sdk import final
 from tests.mediate.made import JSON_TEXT, catalog
 from tests.wires.anthropic import message
 
@@ -65,21 +65,6 @@ def events(stream: bytes) -> list[dict[str, Any]]:
         assert name == b"event: " + document["type"].encode()
         found.append(document)
     return found
-
-
-def final(stream: bytes) -> anthropic.types.Message:
-    def answer(_request: httpx2.Request) -> httpx2.Response:
-        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=stream)
-
-    http = httpx2.Client(transport=httpx2.MockTransport(answer))
-    asked: Any = {"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": "x"}]}
-    with (
-        anthropic.Anthropic(
-            api_key="k", base_url="http://model", http_client=http, max_retries=0
-        ) as client,
-        client.messages.stream(**asked) as made,
-    ):
-        return made.get_final_message()
 
 
 @pytest.mark.requirement("stream:sdk-accepts")

@@ -8,7 +8,7 @@ import pytest
 from starlette.responses import JSONResponse
 
 from claw_mediate.broker.once import AnswerMemory, RequestKey
-from tests.broker.pod import BrokerPod, Gate, McpClient
+from tests.mediate.broker.pod import BrokerPod, Gate, McpClient
 from tests.waiting import happens
 
 
