@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from claw_mediate.http.client import ConnectionPool, tls_context
-from claw_mediate.tools.executor import ToolExecutor
 from tests.mediate.desk import Desk
 from tests.mediate.http_peer import Serve, serving
 from tests.mediate.kept import KeptDesk
@@ -117,10 +116,3 @@ def service() -> Iterator[Service]:
     peer.start()
     yield peer
     peer.stop()
-
-
-@pytest.fixture
-async def pod(tmp_path: Path) -> AsyncIterator[ToolExecutor]:
-    services = ToolExecutor(tmp_path)
-    yield services
-    await services.close()

@@ -25,8 +25,6 @@ from tests.mediate.broker.pod import (
 )
 from tests.waiting import happens
 
-# A call.
-
 
 @pytest.mark.requirement("broker:call", "broker:answer")
 async def test_a_call_runs_through_the_executor_and_answers_with_text_and_structured_content(
@@ -51,38 +49,6 @@ async def test_claw_id_is_the_authenticated_agent_whatever_the_client_sends(pod:
     pod.agent("analyst", pod.tool("trade", write=True, schema=schema))
     await (await pod.client().open()).call("desk__trade", {"claw_id": "clerk"})
     assert pod.service.received[0].json == {"claw_id": "analyst"}
-
-
-@pytest.mark.requirement("broker:answer")
-@pytest.mark.parametrize(
-    ("said", "text", "structured"),
-    [
-        (Response(b"plain words", media_type="text/plain"), "plain words", None),
-        (JSONResponse([1, 2]), "[1,2]", None),
-        (JSONResponse("a \u20ac"), "a \u20ac", None),
-        (
-            Response(b'{"n": 9007199254740993, "x": 1.10}'),
-            '{"n": 9007199254740993, "x": 1.10}',
-            b'{"n": 9007199254740993, "x": 1.10}',
-        ),
-    ],
-)
-async def test_the_data_keeps_its_own_words(
-    pod: BrokerPod, client: McpClient, said: Response, text: str, structured: bytes | None
-) -> None:
-    pod.service.routes["GET", "/balance"] = said
-    params = {"name": "desk__balance"}
-    reply = await client.ask("tools/call", params)
-    assert reply.result["content"] == [{"type": "text", "text": text}]
-    assert ("structuredContent" in reply.result) == (structured is not None)
-    if structured is not None:
-        assert b'"structuredContent":' + structured in reply.body
-
-
-@pytest.mark.requirement("broker:answer")
-async def test_a_call_without_data_has_an_empty_content(pod: BrokerPod, client: McpClient) -> None:
-    pod.service.routes["GET", "/balance"] = Response(status_code=204)
-    assert await client.call("desk__balance") == {"content": []}
 
 
 @pytest.fixture
@@ -176,33 +142,6 @@ async def test_a_key_that_stands_twice_is_refused_and_numbers_keep_their_spellin
     pod.agent("analyst", pod.tool("trade", write=True))
     await client.post(body(b'{"n":9007199254740993,"x":1.10}'))
     assert [asked.body for asked in pod.service.received] == [b'{"n":9007199254740993,"x":1.10}']
-
-
-@pytest.mark.requirement("broker:failure")
-async def test_a_failure_of_the_service_is_an_error_with_code_and_message(
-    pod: BrokerPod, client: McpClient
-) -> None:
-    pod.service.routes["GET", "/balance"] = JSONResponse({"why": "closed"}, 503)
-    assert failure(await client.call("desk__balance")) == {
-        "code": "http_503",
-        "message": "The service answered with status 503.",
-        "details": {"why": "closed"},
-    }
-    assert failure(await client.call("desk__nope"))["code"] == "unknown_tool"
-    (call,) = pod.history()[1]["tool_trace"][0]["tool_calls"]
-    assert (call["name"], call["service"], call["ran"]) == ("desk__nope", "", False)
-
-
-@pytest.mark.requirement("broker:cut", "broker:limits")
-async def test_a_long_result_is_cut_and_says_so(pod: BrokerPod) -> None:
-    pod.agent("analyst", pod.tool("balance"), max_tool_result_bytes=100)
-    pod.service.routes["GET", "/balance"] = Response("x" * 5000)
-    result = await (await pod.client().open()).call("desk__balance")
-    assert [part["text"] for part in result["content"]] == [
-        "x" * 100,
-        "[cut: this is the beginning of a result of 5000 bytes]",
-    ]
-    assert "structuredContent" not in result
 
 
 @pytest.mark.requirement("broker:limits")

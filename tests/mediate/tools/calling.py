@@ -19,7 +19,7 @@ READ = {"readOnly": True}
 
 
 async def call(
-    pod: ToolExecutor,
+    executor: ToolExecutor,
     url: str,
     *,
     text: str = "{}",
@@ -32,7 +32,9 @@ async def call(
 ) -> ToolResult:
     tool = granted(name, annotations=annotations, base_url=url, **execution)
     agent = Agent(agent_id, METADATA, (tool,), limits(result_bytes=result_bytes), "d")
-    return await pod.call(CallContext(agent, "turn_1"), called(tool, text), "turn_1.1.0", seconds)
+    return await executor.call(
+        CallContext(agent, "turn_1"), called(tool, text), "turn_1.1.0", seconds
+    )
 
 
 def told(answer: ToolResult) -> dict[str, Any]:

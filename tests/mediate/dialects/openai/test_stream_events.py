@@ -7,8 +7,6 @@ from typing import Any
 
 import openai
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from claw_mediate.dialects import sse
 from claw_mediate.dialects.base import StreamOpening
@@ -20,16 +18,6 @@ from tests.wires.openai import completion
 
 OPENING = StreamOpening("chatcmplturn", "asked-for", 7)
 ASKED = openai_chat.read_request(b'{"messages":[]}')
-
-
-@pytest.mark.requirement("stream:keepalive-is-skipped")
-@given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_a_keepalive_is_a_comment_that_the_sdk_skips(note: str) -> None:
-    alive = openai_chat.keepalive(note, "comment", OPENING)
-    assert alive.startswith(b": ")
-    assert alive.endswith(b"\n\n")
-    assert alive.count(b"\n") == 2
-    assert b"\r" not in alive
 
 
 def test_the_sdk_reads_on_behind_keepalives() -> None:

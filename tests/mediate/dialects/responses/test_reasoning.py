@@ -10,9 +10,9 @@ import pytest
 from inline_snapshot import snapshot
 
 from tests.mediate.desk import Desk
-from tests.mediate.dialects.responses.test_anchors import hidden, resends, thought, user, without
+from tests.mediate.dialects.responses.test_anchors import resends, thought, user, without
 from tests.mediate.items import BALANCE, answers, types
-from tests.wires.responses import function_call, message, response
+from tests.wires.responses import message, response
 
 ENCRYPTED = "reasoning.encrypted_content"
 UNSUPPORTED = "Encrypted content is not supported with this model."
@@ -120,85 +120,3 @@ async def test_an_error_about_the_runners_own_reasoning_is_passed_on(codex: Desk
     )
     await codex.sends({"items": [thought("Mine.", "rs_a"), message("Hi.", "msg_a"), user("Sure?")]})
     assert (codex.status, len(codex.model.bodies)) == (400, 1)
-
-
-@pytest.mark.requirement("responses:headers")
-async def test_the_runner_gets_the_headers_of_the_last_reply_that_it_can_use(codex: Desk) -> None:
-    passing = {
-        "x-request-id": "req_2",
-        "openai-processing-ms": "7",
-        "x-codex-primary-used-percent": "3",
-    }
-    codex.model_answers(json.dumps(response(BALANCE)).encode(), (("x-request-id", "req_1"),))
-    codex.model_answers(json.dumps(response(message("Hi."))).encode(), tuple(passing.items()))
-    await codex.asks("Hi")
-    got = {name: codex.answered_with.get(name) for name in passing}
-    assert got["x-request-id"] in ({"req_1", "req_2"} if codex.stream else {"req_2"}), (
-        "a stream may begin earlier"
-    )
-    assert codex.stream or got == passing
-
-
-@pytest.mark.requirement("responses:headers")
-async def test_the_runner_gets_the_headers_of_an_error_too(codex: Desk) -> None:
-    error = json.dumps(codex.wire.error("rate_limit_exceeded", "slow down")).encode()
-    codex.model.answers(429, error, (("x-codex-primary-used-percent", "100"),))
-    await codex.asks("Hi")
-    assert (codex.status, codex.answered_with.get("x-codex-primary-used-percent")) == (429, "100")
-
-
-CALL = function_call("call_sh", "shell", "{}")
-
-
-@pytest.mark.requirement("responses:resent-items")
-@pytest.mark.parametrize("whole", [1, 2, 3])
-async def test_a_runner_with_the_first_items_of_a_cut_answer_gets_the_rest_and_nothing_runs_again(
-    codex: Desk, whole: int
-) -> None:
-    items = [thought("Bought.", "rs_a"), message("Bought.", "msg_a"), CALL]
-    answers(codex, {**BALANCE, "name": "desk__trade"})
-    answers(codex, *items)
-    codex.listens = False
-    await codex.asks("Buy", native=["shell"])
-    codex.messages, codex.listens = [user("Buy"), *items[:whole]], True
-    assert (await codex.turn()).count("model") == 0
-    assert json.loads(codex.body)["output"] == items[whole:]
-    assert codex.services.calls == ["desk.trade"]
-    sent = await resends(
-        codex,
-        user("Buy"),
-        *items,
-        {"type": "function_call_output", "call_id": "call_sh", "output": "ok"},
-    )
-    assert hidden(sent) == ["desk__trade"]
-
-
-@pytest.mark.requirement("responses:resent-items")
-async def test_an_answer_that_a_runner_got_whole_and_sends_back_begins_a_new_turn(
-    codex: Desk,
-) -> None:
-    first = message("Bought.", "msg_a")
-    answers(codex, {**BALANCE, "name": "desk__trade"})
-    answers(codex, first)
-    await codex.asks("Buy")
-    codex.messages = [user("Buy"), first]
-    answers(codex, message("And done.", "msg_b"))
-    await codex.turn()
-    assert codex.answer.text == "And done."
-    assert hidden(codex.model.messages()) == ["desk__trade"]
-
-
-@pytest.mark.requirement("responses:resent-items")
-@pytest.mark.parametrize(
-    "other", [message("Sold.", "msg_x"), {"role": "assistant", "content": "Bought."}]
-)
-async def test_other_items_behind_a_cut_request_are_a_new_turn(
-    codex: Desk, other: dict[str, object]
-) -> None:
-    answers(codex, message("Bought.", "msg_a"))
-    codex.listens = False
-    await codex.asks("Buy")
-    codex.messages, codex.listens = [user("Buy"), other], True
-    answers(codex, message("Well.", "msg_b"))
-    await codex.turn()
-    assert codex.answer.text == "Well."
