@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from starlette.responses import JSONResponse, Response
 
-from tests.mediate.prompt.gathered import Gathering
+from tests.mediate.prompt.agent_context import AgentContext
 from tests.peers import Service
 
 
 @pytest.fixture
-async def desk(service: Service, tmp_path: Path) -> AsyncIterator[Gathering]:
-    made = Gathering(service, tmp_path, time_line=True)
+async def context(service: Service, tmp_path: Path) -> AsyncIterator[AgentContext]:
+    made = AgentContext(service, tmp_path, time_line=True)
     service.routes["GET", "/prices"] = Response(b"NVDA 1")
     service.routes["POST", "/recall"] = JSONResponse({"memories": [{"text": "Likes tea."}]})
     yield made
@@ -26,17 +26,19 @@ async def desk(service: Service, tmp_path: Path) -> AsyncIterator[Gathering]:
 
 
 @pytest.mark.requirement("context:order")
-async def test_memory_blocks_feeds_blocks_and_time_stand_in_this_order(desk: Gathering) -> None:
-    desk.has(
-        desk.feed(),
-        memory=desk.memory(),
+async def test_memory_blocks_feeds_blocks_and_time_stand_in_this_order(
+    context: AgentContext,
+) -> None:
+    context.has(
+        context.feed(),
+        memory=context.memory(),
         blocks=[
             {"id": "after", "text": "AFTER"},
             {"id": "before", "text": "BEFORE", "placement": "before_feeds"},
             {"id": "late", "text": "LATE", "placement": "after_feeds", "cadence": "always"},
         ],
     )
-    text = await desk.text()
+    text = await context.text()
     marks = [
         "no instruction of the user",
         "Likes tea.",
@@ -54,11 +56,11 @@ async def test_memory_blocks_feeds_blocks_and_time_stand_in_this_order(desk: Gat
 async def test_an_agent_that_has_none_of_these_gets_no_text(
     service: Service, tmp_path: Path
 ) -> None:
-    desk = Gathering(service, tmp_path)
-    assert await desk.text() == ""
-    assert desk.events == []
+    context = AgentContext(service, tmp_path)
+    assert await context.text() == ""
+    assert context.events == []
     assert service.received == []
-    await desk.close()
+    await context.close()
 
 
 @pytest.mark.requirement("context:time-line")
@@ -71,19 +73,21 @@ async def test_an_agent_that_has_none_of_these_gets_no_text(
     ],
 )
 async def test_the_time_is_told_in_the_agents_zone(
-    desk: Gathering, zone: str, when: tuple[int, int, int, int, int], line: str
+    context: AgentContext, zone: str, when: tuple[int, int, int, int, int], line: str
 ) -> None:
-    desk.has(timezone=zone)
-    desk.wall = datetime(*when, tzinfo=UTC)
-    assert (await desk.text()).endswith(f"\n\nCurrent time: {line}")
+    context.has(timezone=zone)
+    context.wall = datetime(*when, tzinfo=UTC)
+    assert (await context.text()).endswith(f"\n\nCurrent time: {line}")
 
 
 @pytest.mark.requirement("context:time-line")
 @pytest.mark.parametrize(
     "zone", ["Mars/Olympus", "", "../../etc/passwd", "/etc/passwd", "America", "a\0b", "x" * 5000]
 )
-async def test_a_zone_that_is_not_known_is_utc_with_one_event(desk: Gathering, zone: str) -> None:
-    desk.has(timezone=zone)
+async def test_a_zone_that_is_not_known_is_utc_with_one_event(
+    context: AgentContext, zone: str
+) -> None:
+    context.has(timezone=zone)
     for _ in range(3):
-        assert re.search(r"Current time: 2026-01-02 3:04 PM UTC \(UTC\)$", await desk.text())
-    assert [event["intervention"] for event in desk.said("intervention")] == ["timezone_unknown"]
+        assert re.search(r"Current time: 2026-01-02 3:04 PM UTC \(UTC\)$", await context.text())
+    assert [event["intervention"] for event in context.said("intervention")] == ["timezone_unknown"]

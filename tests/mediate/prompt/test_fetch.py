@@ -10,7 +10,7 @@ from starlette.responses import RedirectResponse, Response
 
 from claw_mediate.prompt.fetch import ContextClient, FetchRequest, identity_headers
 from tests.mediate.counting_host import counting_host
-from tests.mediate.prompt.gathered import analyst
+from tests.mediate.prompt.agent_context import analyst
 from tests.peers import Service
 from tests.waiting import nobody_listens
 

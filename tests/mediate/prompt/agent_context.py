@@ -28,7 +28,7 @@ VIEW = RunnerRequest(
 )
 
 
-class Gathering:
+class AgentContext:
     """The context of one agent."""
 
     def __init__(
@@ -45,7 +45,7 @@ class Gathering:
         )
         self.feeds = FeedReader(self.client, secrets, bound, log, lambda: self.now)
         self.memories = MemoryClient(self.client, secrets, log)
-        self.context = PromptContext(
+        self.prompt = PromptContext(
             ContextSources(self.client, self.feeds, self.memories),
             log,
             time_line=time_line,
@@ -84,13 +84,13 @@ class Gathering:
 
     async def text(self, *, recall: bool = True, redactor: Redactor | None = None) -> str:
         redactor = redactor or Redactor([*self.agent.secrets, Secret("sk-provider-planted")])
-        return await self.context.text(self.agent, VIEW, redactor, recall=recall)
+        return await self.prompt.text(self.agent, VIEW, redactor, recall=recall)
 
     def said(self, kind: str) -> list[dict[str, Any]]:
         return [event for event in self.events if event["type"] == kind]
 
     async def close(self) -> None:
-        await self.context.close()
+        await self.prompt.close()
 
 
 def analyst(
