@@ -147,7 +147,7 @@ async def test_a_refusal_has_the_shape_of_its_dialect(agents: AgentDirectory, pa
         ("analyst:planted", "wrong token for agent analyst"),
     ],
 )
-def test_the_log_says_who_was_not_admitted_and_why_and_never_what_was_shown(
+def test_the_log_says_who_was_refused_and_why_without_the_credential(
     agents: AgentDirectory, token: str, reason: str
 ) -> None:
     told: list[bytes] = []
@@ -161,7 +161,7 @@ def test_the_log_says_who_was_not_admitted_and_why_and_never_what_was_shown(
 
 
 @pytest.mark.requirement("connections:unreadable-directory")
-async def test_where_the_agents_cannot_be_read_the_runner_is_asked_to_come_again(
+async def test_a_runner_is_asked_to_retry_if_the_agents_cannot_be_read(
     agents: AgentDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[bytes] = []
@@ -180,7 +180,7 @@ async def test_where_the_agents_cannot_be_read_the_runner_is_asked_to_come_again
 
 
 @pytest.mark.requirement("connections:refusals-limited")
-def test_endless_refusals_are_a_few_lines_and_each_agent_is_named(agents: AgentDirectory) -> None:
+def test_endless_refusals_are_a_few_lines_that_name_each_agent(agents: AgentDirectory) -> None:
     told: list[bytes] = []
     log = EventLog(told.append)
     for name in ("analyst", "clerk"):

@@ -105,7 +105,7 @@ def test_an_agent_is_its_directory_with_or_without_tools(pod: Pod) -> None:
     "name",
     ["", ".", "..", "../analyst", "analyst/", "a/../analyst", "Analyst", "analyst\0", "x" * 64],
 )
-def test_nothing_but_an_agent_id_ever_becomes_a_path(pod: Pod, name: str) -> None:
+def test_only_an_agent_id_becomes_a_path(pod: Pod, name: str) -> None:
     pod.write("analyst", tool())
     assert pod.agents.find(name) is None
     assert pod.events == []
@@ -216,7 +216,7 @@ def test_broken_metadata_is_named_and_its_values_are_not(pod: Pod) -> None:
 
 
 @pytest.mark.parametrize("make", ["directory", "loop", "fifo", "dangling"])
-def test_what_is_no_file_fails_closed_without_waiting(pod: Pod, make: str) -> None:
+def test_a_path_that_is_not_a_file_fails_closed_without_waiting(pod: Pod, make: str) -> None:
     pod.write("analyst")
     file = pod.root / "analyst" / "tools.json"
     if make == "directory":
@@ -230,7 +230,7 @@ def test_what_is_no_file_fails_closed_without_waiting(pod: Pod, make: str) -> No
 
 
 @pytest.mark.requirement("contract:quarantine")
-def test_a_tool_that_cannot_work_is_left_out_with_one_event_and_the_others_work(pod: Pod) -> None:
+def test_a_tool_that_cannot_work_is_left_out_with_one_event(pod: Pod) -> None:
     mcp = {"transport": "mcp", "service": "desk", "base_url": "http://desk:1", "tool_name": "t"}
     pod.write(
         "analyst",
@@ -248,7 +248,7 @@ def test_a_tool_that_cannot_work_is_left_out_with_one_event_and_the_others_work(
 
 
 @pytest.mark.requirement("mcp:ends")
-def test_who_asks_is_told_which_agent_has_changed(pod: Pod) -> None:
+def test_on_change_is_called_with_the_agent_that_changed(pod: Pod) -> None:
     for agent in ("analyst", "trader"):
         pod.write(agent, tool("desk.good"))
         assert pod.names(agent) == ["desk.good"]
@@ -448,7 +448,7 @@ def test_a_block_that_is_off_or_cannot_be_placed_is_left_out(pod: Pod) -> None:
 
 @pytest.mark.requirement("connections:unreadable-directory")
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.EIO, errno.EACCES])
-def test_a_directory_that_cannot_be_opened_now_says_nothing_about_its_agent(
+def test_a_directory_that_cannot_be_opened_now_does_not_remove_its_agent(
     pod: Pod, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     pod.write("analyst", tool())

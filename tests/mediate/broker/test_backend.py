@@ -11,7 +11,7 @@ from tests.mediate.broker.pod import BrokerPod, McpClient, failure
 
 
 @pytest.mark.requirement("broker:list")
-async def test_the_list_is_the_agents_native_tools_with_the_schema_that_a_model_would_see(
+async def test_the_list_has_the_agents_native_tools_with_the_schema_for_models(
     pod: BrokerPod,
 ) -> None:
     asks_for_id = {
@@ -60,7 +60,7 @@ async def test_an_agent_without_native_tools_has_an_empty_list(pod: BrokerPod) -
 
 
 @pytest.mark.requirement("broker:reload")
-async def test_after_a_reload_the_list_is_the_new_one_and_clients_that_listen_hear_of_it(
+async def test_after_a_reload_the_list_is_new_and_listening_clients_hear_of_it(
     pod: BrokerPod, client: McpClient
 ) -> None:
     assert len(await client.list_tools()) == 2

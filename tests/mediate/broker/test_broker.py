@@ -168,7 +168,7 @@ async def test_garbage_is_refused_and_nothing_runs(
         ("x" * 5000, None, -32601),
     ],
 )
-async def test_what_the_broker_does_not_have_is_an_error(
+async def test_a_method_that_the_broker_lacks_is_an_error(
     pod: BrokerPod, client: McpClient, method: str, params: Any, code: int
 ) -> None:
     reply = await client.ask(method, params)
@@ -179,7 +179,7 @@ async def test_what_the_broker_does_not_have_is_an_error(
 
 @pytest.mark.long
 @pytest.mark.requirement("broker:hostile")
-async def test_ten_thousand_sessions_leave_the_last_ones_and_no_other_agents(
+async def test_ten_thousand_sessions_of_one_agent_end_no_other_agents(
     pod: BrokerPod,
 ) -> None:
     pod.agent("clerk", pod.tool("balance"))

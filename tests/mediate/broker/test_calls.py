@@ -27,7 +27,7 @@ from tests.waiting import happens
 
 
 @pytest.mark.requirement("broker:call", "broker:answer")
-async def test_a_call_runs_through_the_executor_and_answers_with_text_and_structured_content(
+async def test_a_call_runs_and_its_answer_has_text_and_structured_content(
     pod: BrokerPod, client: McpClient
 ) -> None:
     assert await client.call("desk__trade", {"symbol": "X"}) == {
@@ -59,7 +59,7 @@ def server() -> Iterator[ScriptedServer]:
 
 
 @pytest.mark.requirement("broker:over-mcp")
-async def test_a_tool_over_mcp_has_its_images_in_the_answer_and_its_session_in_history(
+async def test_an_answer_has_the_images_of_a_tool_over_mcp_and_history_its_session(
     pod: BrokerPod, server: ScriptedServer
 ) -> None:
     image = {"type": "image", "data": "eHg=", "mimeType": "image/png"}
@@ -83,7 +83,7 @@ async def test_a_tool_over_mcp_has_its_images_in_the_answer_and_its_session_in_h
 
 
 @pytest.mark.requirement("mcp:drift", "broker:over-mcp")
-async def test_a_tool_that_its_server_has_changed_is_not_called_and_an_event_names_the_difference(
+async def test_a_tool_that_its_server_changed_is_not_called_and_an_event_says_why(
     pod: BrokerPod, server: ScriptedServer
 ) -> None:
     execution = {"transport": "mcp", "service": "desk", "base_url": server.url, "tool_name": "echo"}
@@ -119,13 +119,13 @@ async def test_arguments_that_do_not_fit_are_not_run(
 
 
 @pytest.mark.requirement("broker:schema")
-async def test_arguments_that_are_null_are_none(client: McpClient) -> None:
+async def test_null_arguments_count_as_none(client: McpClient) -> None:
     reply = await client.ask("tools/call", {"name": "desk__balance", "arguments": None})
     assert reply.result["structuredContent"] == {"usd": 12}
 
 
 @pytest.mark.requirement("broker:schema")
-async def test_a_key_that_stands_twice_is_refused_and_numbers_keep_their_spelling(
+async def test_a_repeated_key_is_refused_and_numbers_keep_their_spelling(
     pod: BrokerPod, client: McpClient
 ) -> None:
     def body(arguments: bytes) -> bytes:
@@ -145,7 +145,7 @@ async def test_a_key_that_stands_twice_is_refused_and_numbers_keep_their_spellin
 
 
 @pytest.mark.requirement("broker:limits")
-async def test_a_call_has_the_time_of_a_mediated_one(pod: BrokerPod) -> None:
+async def test_a_native_call_is_cut_off_after_the_time_of_a_mediated_one(pod: BrokerPod) -> None:
     pod.agent("analyst", pod.tool("balance"), pod.tool("trade", write=True), timeout_per_tool_ms=50)
     pod.service.routes["GET", "/balance"] = pod.service.routes["POST", "/trade"] = Gate({})
     client = await pod.client().open()
@@ -222,7 +222,7 @@ async def test_a_spent_budget_neither_refuses_nor_counts_a_native_call(pod: Brok
     [("desk__none", {"note": "x" * 200_000}), ("desk__trade", {"symbol": ["x" * 200_000]})],
     ids=["unknown", "unfit"],
 )
-async def test_of_a_call_that_nobody_ran_only_the_beginning_is_kept(
+async def test_history_has_only_the_beginning_of_a_call_that_did_not_run(
     pod: BrokerPod, client: McpClient, name: str, arguments: Any
 ) -> None:
     assert (await client.call(name, arguments))["isError"]
@@ -318,7 +318,7 @@ async def test_each_call_is_logged_and_counted(pod: BrokerPod, client: McpClient
 
 
 @pytest.mark.requirement("broker:redacted")
-async def test_no_credential_of_the_pod_is_in_an_answer_in_history_or_in_the_log(
+async def test_no_credential_of_the_pod_is_in_an_answer_history_or_log(
     pod: BrokerPod, client: McpClient
 ) -> None:
     async def echo(request: Request) -> Response:

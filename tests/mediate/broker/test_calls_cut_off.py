@@ -57,7 +57,7 @@ async def test_a_write_that_can_not_be_journaled_is_not_sent(
 
 
 @pytest.mark.requirement("broker:disconnect")
-async def test_a_client_that_loses_its_connection_in_a_write_gets_the_answer_when_it_asks_again(
+async def test_a_client_that_lost_its_connection_in_a_write_gets_the_answer_later(
     pod: BrokerPod, client: McpClient
 ) -> None:
     gate = pod.service.routes["POST", "/trade"] = Gate({"order": 9})
@@ -131,7 +131,7 @@ async def test_a_canceled_request_does_not_end_a_write_whose_answer_is_kept(
 
 
 @pytest.mark.requirement("broker:drain")
-async def test_what_is_cut_off_at_the_stop_is_answered_and_recorded_as_such(
+async def test_a_call_that_a_stop_cuts_off_is_answered_and_recorded_so(
     pod: BrokerPod, client: McpClient
 ) -> None:
     pod.agent("analyst", pod.tool("balance"), pod.tool("trade", write=True), max_parallel=2)

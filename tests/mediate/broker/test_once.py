@@ -66,9 +66,7 @@ async def test_a_stateless_request_is_always_a_call(pod: BrokerPod) -> None:
 
 
 @pytest.mark.requirement("broker:same-id")
-async def test_answers_are_kept_in_bounded_memory_the_oldest_goes_first_and_the_latest_stays() -> (
-    None
-):
+async def test_memory_of_answers_is_bounded_and_the_oldest_goes_first() -> None:
     async def say(size: int) -> bytes:
         return b"x" * size
 

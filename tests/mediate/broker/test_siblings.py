@@ -75,7 +75,7 @@ async def test_a_proxy_without_workers_leads_no_session_elsewhere(
 
 
 @pytest.mark.requirement("workers:sessions")
-async def test_a_request_goes_to_the_other_worker_as_it_came_and_its_answer_back(
+async def test_a_request_goes_to_the_other_worker_unchanged_and_its_answer_comes_back(
     service: Service, channel: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service.routes["POST", PATH] = JSONResponse({"ok": 1}, 404, {"mcp-session-id": "2-0af3"})
@@ -94,7 +94,7 @@ async def test_a_request_goes_to_the_other_worker_as_it_came_and_its_answer_back
 
 
 @pytest.mark.requirement("workers:sessions")
-async def test_a_stream_of_the_other_worker_is_one_here(
+async def test_a_stream_of_the_other_worker_is_passed_on_as_a_stream(
     service: Service, channel: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events = ["data: 1\n\n", "data: 2\n\n"]

@@ -91,14 +91,14 @@ def test_a_request_of_too_many_messages_is_refused() -> None:
         decode_request(DECODER, encode({"messages": [0] * (MAX_MESSAGES + 1)}), "x")
 
 
-def test_a_member_of_another_form_is_none() -> None:
+def test_a_member_of_another_form_is_read_as_none() -> None:
     decoder = msgspec.json.Decoder(list[int])
     forms = [b"[1]", b'"1"', b"null", b"[" * 10**5]
     assert [decode_or_none(decoder, msgspec.Raw(raw)) for raw in forms] == [[1], None, None, None]
 
 
 @pytest.mark.requirement("wire:byte-fidelity")
-def test_the_request_for_a_use_of_tools_is_built_once_and_only_if_it_is_asked_for() -> None:
+def test_a_request_variant_is_built_once_and_only_when_asked_for() -> None:
     body = json_splice.Object(b'{"messages":[{"n":0}],"a":1.0}')
     asked: list[ToolUse] = []
 

@@ -44,12 +44,12 @@ def test_elements_keep_their_bytes_in_a_small_and_in_a_large_array(
         assert split_array(array) == [text.strip().encode() for text in texts]
 
 
-def test_of_a_member_that_stands_twice_the_last_one_is_taken() -> None:
+def test_the_last_of_repeated_members_is_taken() -> None:
     assert split_object(b'{"a":1,"b":2,"a":3}') == {"a": b"3", "b": b"2"}
 
 
 @pytest.mark.parametrize("document", [b"", b"[]", b'{"a":}', b"null", b"\xff"])
-def test_what_is_no_object_is_not_cut(document: bytes) -> None:
+def test_a_document_that_is_not_an_object_is_refused(document: bytes) -> None:
     with pytest.raises((msgspec.DecodeError, UnicodeDecodeError)):
         split_object(document)
 

@@ -38,7 +38,7 @@ async def exchanged(desk: Desk, body: bytes) -> RunnerResponse | Forward:
 
 
 @pytest.mark.requirement("redactor:cost")
-async def test_a_long_body_is_looked_through_while_others_are_heard(
+async def test_other_requests_are_answered_while_a_long_body_is_redacted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk = Desk(tmp_path, openai, stream=False)
@@ -102,7 +102,7 @@ def test_a_body_that_names_no_model_or_could_name_two_is_refused(body: bytes) ->
         read_model(body)
 
 
-def test_the_model_is_read_and_whether_a_stream_is_asked_for() -> None:
+def test_the_model_and_the_wish_for_a_stream_are_read() -> None:
     view = read_model(b'{"stream":true,"model":"a","x":1e400}')
     assert (view.model, view.stream, view.declared_tools) == ("a", True, ())
     assert not read_model(b'{"stream":"yes","model":"a"}').stream

@@ -26,7 +26,7 @@ def values(content_type: str, body: bytes) -> list[tuple[str, bytes, bool]]:
     names=st.lists(st.text("abc_[]", min_size=1, max_size=9), min_size=1, max_size=5, unique=True),
     content=st.binary(max_size=300),
 )
-def test_what_a_client_writes_is_read(names: list[str], content: bytes) -> None:
+def test_forms_that_a_client_library_writes_are_read(names: list[str], content: bytes) -> None:
     sent = httpx2.Request(
         "POST", "http://x", data=dict.fromkeys(names, "v"), files={"file": ('ä ".wav', content)}
     )
@@ -36,7 +36,7 @@ def test_what_a_client_writes_is_read(names: list[str], content: bytes) -> None:
 
 
 @pytest.mark.requirement("policy:forms")
-def test_heads_of_other_clients_are_read() -> None:
+def test_forms_of_other_clients_are_read() -> None:
     heads = [
         b"content-disposition: form-data;name=model",
         b'Content-Disposition: form-data; name="model"\r\nContent-Type: text/plain; charset=utf-8',
@@ -80,7 +80,7 @@ ODD = {
 
 @pytest.mark.requirement("policy:forms")
 @pytest.mark.parametrize("body", ODD.values(), ids=ODD)
-def test_what_parsers_read_in_several_ways_is_no_form(body: bytes) -> None:
+def test_a_form_that_parsers_read_in_several_ways_is_refused(body: bytes) -> None:
     assert values(CONTENT_TYPE, PART + b"--edge--") == [("model", b"x", True)]
     with pytest.raises(UnreadableRequestError):
         read_form_fields(CONTENT_TYPE, body)
@@ -96,13 +96,13 @@ def test_what_parsers_read_in_several_ways_is_no_form(body: bytes) -> None:
         f"{CONTENT_TYPE}; boundary=x",
     ],
 )
-def test_a_content_type_that_names_no_one_boundary_is_no_forms(content_type: str) -> None:
+def test_a_form_whose_content_type_names_no_single_boundary_is_refused(content_type: str) -> None:
     with pytest.raises(UnreadableRequestError):
         read_form_fields(content_type, PART + b"--edge--")
 
 
 @pytest.mark.requirement("policy:forms")
-def test_a_form_of_too_many_fields_is_none() -> None:
+def test_a_form_of_too_many_fields_is_refused() -> None:
     assert len(read_form_fields(CONTENT_TYPE, PART * MAX_FIELDS + b"--edge--")) == MAX_FIELDS
     with pytest.raises(UnreadableRequestError):
         read_form_fields(CONTENT_TYPE, PART * (MAX_FIELDS + 1) + b"--edge--")
@@ -117,6 +117,6 @@ def test_a_form_of_too_many_fields_is_none() -> None:
         ("\r\nContent-Type: text/plain; charset=utf-16", False),
     ],
 )
-def test_a_file_and_text_of_another_charset_are_no_text(more: str, is_text: bool) -> None:
+def test_a_file_or_text_of_another_charset_is_not_read_as_text(more: str, is_text: bool) -> None:
     body = PART.replace(b'"model"', b'"model"' + more.encode()) + b"--edge--"
     assert [field.is_text for field in read_form_fields(CONTENT_TYPE, body)] == [is_text]

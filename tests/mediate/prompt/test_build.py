@@ -26,7 +26,7 @@ async def context(service: Service, tmp_path: Path) -> AsyncIterator[AgentContex
 
 
 @pytest.mark.requirement("context:order")
-async def test_memory_blocks_feeds_blocks_and_time_stand_in_this_order(
+async def test_the_order_is_memory_blocks_feeds_blocks_time(
     context: AgentContext,
 ) -> None:
     context.has(

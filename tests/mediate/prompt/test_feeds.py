@@ -342,7 +342,7 @@ async def test_garbage_is_no_feed(context: AgentContext, said: bytes) -> None:
 
 
 @pytest.mark.requirement("feeds:own-host-only")
-async def test_redirects_are_refused_and_the_environments_proxies_unused(
+async def test_redirects_are_refused_and_proxies_of_the_environment_unused(
     context: AgentContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
@@ -380,7 +380,7 @@ async def test_no_credential_that_a_feed_says_back_reaches_the_prompt(
 
 
 @pytest.mark.parametrize("said", [Response(b""), Response(b" \n\0\x1b\n ")])
-async def test_a_feed_with_nothing_to_say_is_not_there(context: AgentContext, said: Said) -> None:
+async def test_an_empty_feed_adds_nothing_to_the_prompt(context: AgentContext, said: Said) -> None:
     serve(context.service, said)
     context.has(context.feed())
     assert await context.text() == ""
@@ -388,7 +388,7 @@ async def test_a_feed_with_nothing_to_say_is_not_there(context: AgentContext, sa
 
 
 @pytest.mark.requirement("feeds:bounded")
-async def test_a_service_that_is_down_is_one_line(context: AgentContext) -> None:
+async def test_a_feed_of_a_service_that_is_down_is_one_line(context: AgentContext) -> None:
     with nobody_listens() as address:
         context.has(
             context.feed(url=f"{address}/x"),

@@ -51,7 +51,7 @@ async def test_a_host_that_is_silent_times_out(client: ContextClient) -> None:
 
 @pytest.mark.requirement("feeds:bounded")
 @pytest.mark.parametrize("url", ["http://", "ftp://x/y", "http://[::1/x", "not a url"])
-async def test_an_address_that_is_none_is_misconfigured(client: ContextClient, url: str) -> None:
+async def test_an_invalid_address_is_misconfigured(client: ContextClient, url: str) -> None:
     assert (await client.fetch("analyst", get(url))).problem == "misconfigured"
 
 
@@ -66,7 +66,7 @@ async def test_a_header_that_is_not_ascii_is_misconfigured_and_sends_nothing(
 
 @pytest.mark.requirement("feeds:caps")
 @pytest.mark.parametrize(("size", "is_cut"), [(100, False), (101, True)])
-async def test_no_more_is_read_than_was_asked_for(
+async def test_no_more_is_read_than_the_limit(
     client: ContextClient, service: Service, size: int, is_cut: bool
 ) -> None:
     service.routes["GET", "/x"] = Response(b"x" * size)

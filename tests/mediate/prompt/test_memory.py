@@ -38,7 +38,7 @@ def recalls(context: AgentContext, *memories: Any) -> None:
 
 
 @pytest.mark.requirement("memory:recall")
-async def test_what_is_recalled_stands_in_the_prompt_with_its_kind_and_source(
+async def test_recalled_memories_are_in_the_prompt_with_kind_and_source(
     context: AgentContext,
 ) -> None:
     recalls(
@@ -95,7 +95,7 @@ async def test_a_request_that_only_counts_tokens_asks_for_no_memory(context: Age
 
 
 @pytest.mark.requirement("memory:recall")
-async def test_of_a_long_conversation_the_latest_is_sent(context: AgentContext) -> None:
+async def test_the_latest_messages_of_a_long_conversation_are_sent(context: AgentContext) -> None:
     recalls(context)
     view = RunnerRequest(
         b"{}",
@@ -113,7 +113,7 @@ async def test_of_a_long_conversation_the_latest_is_sent(context: AgentContext) 
 
 
 @pytest.mark.requirement("memory:bounds")
-async def test_memories_are_bounded_and_the_conversation_itself_is_none(
+async def test_memories_are_bounded_and_those_that_repeat_the_conversation_are_left_out(
     context: AgentContext,
 ) -> None:
     recalls(
@@ -176,7 +176,7 @@ async def test_a_slow_service_costs_no_more_than_its_time(context: AgentContext)
 
 
 @pytest.mark.requirement("memory:failure")
-async def test_a_service_that_is_down_or_a_credential_that_is_missing_is_told_without_an_address(
+async def test_the_event_of_a_memory_service_that_failed_has_no_address(
     context: AgentContext,
 ) -> None:
     context.has(memory=context.memory(base_url="http://127.0.0.1:9"))
@@ -262,7 +262,7 @@ async def test_an_agent_without_retain_retains_nothing(context: AgentContext) ->
 
 
 @pytest.mark.requirement("memory:retain")
-async def test_retains_are_bounded_in_number_and_what_is_on_its_way_arrives_before_the_end(
+async def test_retains_are_bounded_in_number_and_those_under_way_arrive_before_the_end(
     context: AgentContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_IN_FLIGHT", 3)

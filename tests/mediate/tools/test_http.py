@@ -34,7 +34,7 @@ async def test_path_and_query_arrive_as_they_were_encoded(
 
 
 @pytest.mark.parametrize("token", ["a\r\nX-Evil: 1", "tök€n", "a\0b"])
-async def test_a_credential_that_is_no_header_is_a_result_and_no_fault(
+async def test_a_credential_that_no_header_can_hold_is_a_failed_call(
     executor: ToolExecutor, service: Service, token: str
 ) -> None:
     answer = await call(

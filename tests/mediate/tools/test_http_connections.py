@@ -20,7 +20,7 @@ async def test_agents_share_no_connection_to_a_service(executor: ToolExecutor) -
 
 
 @pytest.mark.requirement("connections:apart")
-async def test_services_share_none_though_they_are_at_one_address(executor: ToolExecutor) -> None:
+async def test_services_at_one_address_share_no_connection(executor: ToolExecutor) -> None:
     with counting_host() as host:
         for name in ("one.get", "two.get", "one.get"):
             assert (await call(executor, host.url, name=name)).ok

@@ -33,7 +33,7 @@ async def test_a_body_that_is_too_large_is_given_up(
 
 
 @pytest.mark.requirement("results:truncation")
-async def test_a_long_body_is_cut_at_the_limit_of_the_tool_else_of_the_agent(
+async def test_a_long_body_is_cut_at_the_tools_limit_else_the_agents(
     executor: ToolExecutor, service: Service
 ) -> None:
     url = serve(service, Response("é" * 500))
@@ -80,7 +80,7 @@ async def test_a_body_that_lies_about_its_encoding_is_a_broken_answer(
 
 
 @pytest.mark.requirement("service:own-host-only")
-async def test_the_environments_proxies_are_not_used(
+async def test_proxies_of_the_environment_are_not_used(
     executor: ToolExecutor, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):

@@ -15,7 +15,7 @@ from tests.waiting import nobody_listens
 
 
 @pytest.mark.requirement("service:request")
-async def test_a_write_carries_who_asks_in_which_turn_and_a_stable_key(
+async def test_a_write_names_agent_and_turn_and_has_a_stable_key(
     executor: ToolExecutor, service: Service
 ) -> None:
     url = serve(service, JSONResponse({"id": 1}), "POST")

@@ -155,7 +155,7 @@ def image(data: str = PIXEL, kind: str = "image/png", part: str = "image") -> di
         ({"content": [image(data=base64.b64encode(TOKEN.encode() * 3).decode())]}, 16384, []),
     ],
 )
-async def test_images_that_fit_stand_behind_the_text(
+async def test_images_that_fit_follow_the_text(
     server: ScriptedServer, caller: Caller, answer: Any, limit: int, found: list[str]
 ) -> None:
     server.says("tools/call", result(answer))
@@ -244,7 +244,7 @@ NO_FUNDS = {
 
 @pytest.mark.requirement("mcp:error-words")
 @pytest.mark.parametrize("streams", [False, True])
-async def test_the_words_of_an_error_are_its_message_beside_its_structure(
+async def test_the_text_of_an_error_is_its_message_and_its_structure_the_details(
     server: ScriptedServer, caller: Caller, streams: bool
 ) -> None:
     server.streams = streams
@@ -254,7 +254,7 @@ async def test_the_words_of_an_error_are_its_message_beside_its_structure(
 
 
 @pytest.mark.requirement("mcp:error-words")
-async def test_words_that_repeat_the_structure_are_told_once(
+async def test_text_that_repeats_the_structure_is_told_once(
     server: ScriptedServer, caller: Caller
 ) -> None:
     server.says(
@@ -271,7 +271,7 @@ async def test_words_that_repeat_the_structure_are_told_once(
 
 @pytest.mark.requirement("mcp:error-words", "mcp:truncation")
 @pytest.mark.parametrize(("length", "details"), [(10, '{"n":"yyy'), (19, None), (25, None)])
-async def test_words_and_structure_share_the_limit(
+async def test_text_and_structure_share_the_limit(
     server: ScriptedServer, caller: Caller, length: int, details: str | None
 ) -> None:
     words = "x" * length
@@ -509,7 +509,7 @@ async def test_an_observer_sees_the_call_with_its_session_and_without_its_creden
     ],
 )
 @pytest.mark.parametrize("streams", [False, True])
-async def test_what_a_tool_did_is_told_though_its_answer_is_a_little_odd(
+async def test_a_slightly_odd_answer_still_tells_what_the_tool_did(
     server: ScriptedServer, caller: Caller, answer: str, shown: Any, streams: bool
 ) -> None:
     async def say(exchange: Exchange) -> None:

@@ -228,7 +228,7 @@ async def test_an_answer_that_is_no_message_is_a_clear_failure(
     "result",
     ["5", "[]", "null", '{"content":5}', '{"content":[],"isError":"no"}', '{"content":{}}'],
 )
-async def test_a_result_that_is_none_is_a_clear_failure(
+async def test_an_answer_that_is_not_a_result_is_a_clear_failure(
     server: ScriptedServer, caller: Caller, result: str
 ) -> None:
     server.says(
@@ -254,7 +254,7 @@ async def test_garbage_while_the_session_is_opened_is_a_clear_failure(
 
 @pytest.mark.requirement("mcp:unreadable")
 @pytest.mark.parametrize("session", ["a b", "é", "x" * 8193])
-async def test_a_session_id_that_is_none_is_not_used(
+async def test_an_invalid_session_id_is_not_used(
     server: ScriptedServer, caller: Caller, session: str
 ) -> None:
     async def odd(exchange: Exchange) -> None:
@@ -290,7 +290,7 @@ async def test_a_session_id_may_be_as_long_as_a_token(
 @pytest.mark.requirement("mcp:line-ends")
 @pytest.mark.parametrize("end", [b"\r", b"\n", b"\r\n"])
 @pytest.mark.parametrize("ends", [True, False])
-async def test_an_event_is_whole_at_its_last_line_end_whichever_it_is(
+async def test_an_event_ends_at_its_blank_line_with_any_line_end(
     server: ScriptedServer, caller: Caller, end: bytes, ends: bool
 ) -> None:
     answer = b'{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"hi"}]}}'
@@ -300,7 +300,7 @@ async def test_an_event_is_whole_at_its_last_line_end_whichever_it_is(
 
 
 @pytest.mark.requirement("mcp:ignored")
-async def test_what_comes_before_the_response_is_passed_over(
+async def test_messages_before_the_response_are_passed_over(
     server: ScriptedServer, caller: Caller
 ) -> None:
     server.says(
@@ -335,7 +335,7 @@ async def test_a_stream_that_stays_open_after_the_response_keeps_nobody_waiting(
 
 
 @pytest.mark.requirement("mcp:server-requests")
-async def test_what_a_server_asks_is_answered_or_refused_and_is_no_answer(
+async def test_a_servers_own_request_is_answered_or_refused_and_is_not_the_result(
     server: ScriptedServer, caller: Caller
 ) -> None:
     async def ask(exchange: Exchange) -> None:
@@ -390,7 +390,7 @@ async def test_a_flood_of_requests_is_not_answered_one_by_one(
 
 
 @pytest.mark.requirement("mcp:server-requests")
-async def test_a_request_as_the_whole_answer_is_none(
+async def test_a_request_in_place_of_an_answer_is_a_failure(
     server: ScriptedServer, caller: Caller
 ) -> None:
     async def ask(exchange: Exchange) -> None:
@@ -402,7 +402,9 @@ async def test_a_request_as_the_whole_answer_is_none(
 
 @pytest.mark.requirement("mcp:statuses", "mcp:once")
 @pytest.mark.parametrize("status", [401, 403, 405, 429, 500, 503])
-async def test_a_status_is_a_result(server: ScriptedServer, caller: Caller, status: int) -> None:
+async def test_an_error_status_is_the_result_of_the_call(
+    server: ScriptedServer, caller: Caller, status: int
+) -> None:
     server.says("tools/call", says(b'{"error":"no"}', status))
     result = await caller.call()
     assert (result.code, result.status_code, result.ran) == (f"http_{status}", status, True)
@@ -414,7 +416,7 @@ async def test_a_status_is_a_result(server: ScriptedServer, caller: Caller, stat
 @pytest.mark.requirement("mcp:statuses")
 @pytest.mark.parametrize("method", ["initialize", "notifications/initialized", "tools/list"])
 @pytest.mark.parametrize("status", [401, 403, 404, 503])
-async def test_a_status_while_the_session_is_opened_is_a_result(
+async def test_an_error_status_while_the_session_is_opened_is_the_result(
     server: ScriptedServer, caller: Caller, status: int, method: str
 ) -> None:
     server.says(method, says(b"no", status, "text/plain"))
@@ -460,7 +462,7 @@ async def test_the_words_of_an_error_for_a_session_are_told(
 
 @pytest.mark.requirement("mcp:refused-words")
 @pytest.mark.parametrize("code", [-32000, -32602])
-async def test_a_refusal_that_might_be_about_the_era_is_told_where_the_other_era_fails_too(
+async def test_the_first_refusal_counts_if_the_other_era_fails_too(
     server: ScriptedServer, caller: Caller, code: int
 ) -> None:
     async def refuse(exchange: Exchange) -> None:
@@ -615,7 +617,7 @@ async def test_a_huge_answer_while_the_session_is_opened_is_given_up(
 
 @pytest.mark.requirement("mcp:credentials")
 @pytest.mark.parametrize("token", ["a\r\nX-Evil: 1", "tök€n-of-the-tool", "a\0bcdefgh"])
-async def test_a_credential_that_is_no_header_is_a_result_and_no_fault(
+async def test_a_credential_that_no_header_can_hold_is_a_failed_call(
     server: ScriptedServer, caller: Caller, token: str
 ) -> None:
     result = await caller.call(auth={"type": "bearer", "token": token})

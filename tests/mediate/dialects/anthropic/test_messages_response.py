@@ -69,7 +69,7 @@ def test_blocks_of_every_type_stay_in_the_transcript_and_in_the_answer() -> None
 
 
 @pytest.mark.requirement("anthropic:pairing")
-def test_calls_that_leave_the_transcript_leave_without_a_result() -> None:
+def test_calls_without_a_result_leave_the_transcript() -> None:
     reply = replied(THINKING, call(call_id="a"), call("shell", "b", cmd="ls"))
     past = Round(1, reply, (tool_result.unknown_tool(reply.calls[0]),))
     assistant, user = map(json.loads, anthropic_messages.write_hidden_rounds([past], replayed=True))
@@ -79,7 +79,7 @@ def test_calls_that_leave_the_transcript_leave_without_a_result() -> None:
 
 @pytest.mark.requirement("calls:ids")
 @pytest.mark.parametrize("ids", [["a", "a"], [None, None], ["", "a"], ["a", 5, "a", ""]])
-def test_every_call_has_an_id_of_its_own_in_the_transcript_and_in_the_answer(
+def test_every_call_has_its_own_id_in_the_transcript_and_in_the_answer(
     ids: list[Any],
 ) -> None:
     reply = replied(*(call("shell", call_id) for call_id in ids))
@@ -112,7 +112,7 @@ def test_arguments_keep_the_spelling_of_their_numbers() -> None:
 
 @pytest.mark.requirement("calls:invalid-arguments")
 @pytest.mark.parametrize("bad", ['"x"', "[]", "null", '{"a":1,"a":2}', '"{\\"a\\":1}"'])
-def test_an_input_that_is_no_sound_object_is_never_run_and_never_taken_for_an_empty_one(
+def test_a_call_whose_input_is_not_a_sound_object_never_runs(
     bad: str,
 ) -> None:
     body = (

@@ -90,7 +90,7 @@ def test_the_sdk_puts_the_same_message_together(
 @pytest.mark.requirement("stream:anthropic-lifecycle")
 @settings(max_examples=60)
 @given(st.lists(BLOCK, max_size=5))
-def test_one_message_starts_its_blocks_are_counted_from_zero_without_gaps_and_it_stops(
+def test_a_stream_has_one_message_whose_blocks_count_from_zero_without_gaps(
     blocks: list[Any],
 ) -> None:
     kinds = [(event["type"], event.get("index")) for event in events(streamed(message(*blocks)))]
@@ -110,7 +110,7 @@ def test_one_message_starts_its_blocks_are_counted_from_zero_without_gaps_and_it
 
 
 @pytest.mark.requirement("stream:citations")
-def test_citations_reach_the_client_behind_their_text() -> None:
+def test_citations_reach_the_client_after_their_text() -> None:
     cited = {
         "type": "char_location",
         "cited_text": "c",
@@ -131,7 +131,7 @@ def test_citations_reach_the_client_behind_their_text() -> None:
 @pytest.mark.requirement("stream:unknown-fields")
 @settings(max_examples=60)
 @given(JSON_TEXT, JSON_TEXT, JSON_TEXT)
-def test_members_and_blocks_that_nobody_knows_travel_as_they_are(
+def test_unknown_members_and_blocks_are_streamed_as_they_are(
     top: str, block: str, arguments: str
 ) -> None:
     body = (
@@ -154,7 +154,7 @@ def test_members_and_blocks_that_nobody_knows_travel_as_they_are(
 @pytest.mark.parametrize(
     "usage", [None, {}, {"output_tokens": 4}, {"input_tokens": 3, "cache_read_input_tokens": 2}]
 )
-def test_the_usage_is_always_there_since_the_sdk_breaks_without_it(usage: Any) -> None:
+def test_a_stream_always_has_a_usage_because_the_sdk_breaks_without(usage: Any) -> None:
     stream = streamed(message(usage=usage))
     got = final(stream).usage
     wanted = {"input_tokens": 0, "output_tokens": 0} | (usage or {})
@@ -171,7 +171,7 @@ def test_the_usage_is_always_there_since_the_sdk_breaks_without_it(usage: Any) -
 
 @pytest.mark.requirement("stream:keepalive-is-skipped")
 @pytest.mark.parametrize("kind", ["native", "comment"])
-def test_the_sdk_reads_on_behind_keepalives(kind: Any) -> None:
+def test_the_sdk_reads_on_after_keepalives(kind: Any) -> None:
     alive = anthropic_messages.keepalive("claw round=1 waiting=desk.x\ndata: no", kind, OPENING)
     assert (
         final(alive * 3 + streamed(message({"type": "text", "text": "hello"}))).content[0].type

@@ -45,7 +45,7 @@ def offered(body: bytes, additions: Additions | None = None) -> dict[ToolUse, by
         ),
     ],
 )
-def test_managed_tools_stand_behind_the_runners_own(tools: bytes, after: bytes) -> None:
+def test_managed_tools_follow_the_runners_own(tools: bytes, after: bytes) -> None:
     assert (
         offered(b'{"messages":[ ]' + tools + b"}")[ToolUse.AS_REQUESTED]
         == b'{"messages":[ ]' + after
@@ -97,7 +97,7 @@ def test_a_forced_choice_holds_once_and_names_the_alias(
 
 
 @pytest.mark.requirement("injection:tool-choice-kept")
-def test_no_choice_stays_no_choice_until_tools_are_forbidden() -> None:
+def test_a_request_without_a_tool_choice_gets_one_only_to_forbid_tools() -> None:
     bodies = offered(b'{"messages":[]}')
     assert "tool_choice" not in json.loads(bodies[ToolUse.AS_REQUESTED])
     assert "tool_choice" not in json.loads(bodies[ToolUse.RELEASED])
@@ -118,7 +118,7 @@ def test_no_choice_stays_no_choice_until_tools_are_forbidden() -> None:
         ),
     ],
 )
-def test_context_stands_at_the_end_of_the_system_prompt_and_nothing_else_moves(
+def test_context_is_added_at_the_end_of_the_system_prompt_and_nothing_else_changes(
     system: str, after: str
 ) -> None:
     body = f'{{{system}"messages":[ {{"role":"user","content":"Q"}}]}}'.encode()
@@ -134,7 +134,7 @@ def test_context_stands_at_the_end_of_the_system_prompt_and_nothing_else_moves(
 @pytest.mark.parametrize(
     "name", ["messages", "tools", "tool_choice", "model", "stream", "system", "max_tokens"]
 )
-def test_a_member_that_counts_must_not_stand_twice(name: str) -> None:
+def test_a_member_that_is_read_must_not_be_repeated(name: str) -> None:
     twice = {
         "model": '"m"',
         "stream": "true",
@@ -152,7 +152,7 @@ def test_a_member_that_counts_must_not_stand_twice(name: str) -> None:
     "content",
     ["5", "1e400", "{}", "[5]", '["a"]', '[{"type":5}]', "true", '[{"type":"new","x":[]}]', "null"],
 )
-def test_a_content_of_another_form_is_the_providers_to_judge(content: str) -> None:
+def test_a_content_of_an_unknown_form_passes_to_the_provider(content: str) -> None:
     messages = ",".join(
         f'{{"role":"{role}","content":{content}}}' for role in ("user", "assistant", "new")
     )
@@ -174,14 +174,14 @@ def test_a_content_of_another_form_is_the_providers_to_judge(content: str) -> No
         b'{"messages":' + b"[" * 100_000,
     ],
 )
-def test_what_is_no_messages_request_is_refused_in_one_sentence(body: bytes) -> None:
+def test_a_body_that_is_no_request_is_refused_in_one_sentence(body: bytes) -> None:
     with pytest.raises(UnreadableRequestError, match="the request is not a messages request"):
         anthropic_messages.read_request(body)
 
 
 @pytest.mark.requirement("anthropic:roles-alternate")
 @pytest.mark.parametrize("prefill", ['"Sure, "', '[{"type":"text","text":"Sure, "}]'])
-def test_hidden_rounds_go_on_with_the_message_that_the_runner_began(prefill: str) -> None:
+def test_the_first_hidden_round_continues_the_message_that_the_runner_began(prefill: str) -> None:
     body = f'{{"messages":[{{"role":"user","content":"Q"}} , {{"role":"assistant","content":{prefill}}} ]}}'.encode()
     request = anthropic_messages.read_request(body)
     names = catalog(GET)
@@ -209,7 +209,7 @@ def test_hidden_rounds_go_on_with_the_message_that_the_runner_began(prefill: str
     assert messages[1]["content"] == [{"type": "text", "text": "Sure, "}, *content]
 
 
-def test_what_an_agent_said_is_read_without_its_tool_results() -> None:
+def test_the_evidence_of_an_agents_words_is_without_tool_results() -> None:
     messages = [
         {
             "role": "user",

@@ -153,5 +153,5 @@ def test_an_answer_is_found_whatever_the_runner_makes_of_its_message(
         ),
     ],
 )
-def test_another_message_is_not_found(mutate: Mutation) -> None:
+def test_a_message_with_other_words_is_not_found(mutate: Mutation) -> None:
     assert not found(message("Two files."), mutate)

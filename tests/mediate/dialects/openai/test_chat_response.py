@@ -85,7 +85,9 @@ def test_a_message_without_calls_is_an_answer_in_its_own_bytes(calls: Any, conte
 @pytest.mark.parametrize(
     "ids", [["a", "a"], [None, None], ["", "a"], ["a", None, "a", ""], [5, "b"]]
 )
-def test_repeated_and_missing_call_ids_are_minted_and_answered_by_their_own(ids: list[Any]) -> None:
+def test_repeated_and_missing_call_ids_are_replaced_and_answered_by_the_new_ones(
+    ids: list[Any],
+) -> None:
     reply = replied({"content": None, "tool_calls": [wire_call(id=call_id) for call_id in ids]})
     made = [call.id for call in reply.calls]
     assert len(set(made)) == len(ids)
@@ -99,7 +101,7 @@ def test_repeated_and_missing_call_ids_are_minted_and_answered_by_their_own(ids:
 
 
 @pytest.mark.requirement("calls:ids")
-def test_a_minted_id_is_the_runners_too_in_json_and_in_the_stream() -> None:
+def test_the_runner_gets_the_new_id_of_a_call_in_both_forms() -> None:
     calls = [
         wire_call("shell", id=None, x=1.0),
         wire_call("shell", id="a"),
@@ -127,9 +129,7 @@ def test_a_minted_id_is_the_runners_too_in_json_and_in_the_stream() -> None:
 
 
 @pytest.mark.requirement("legacy:provider")
-def test_a_provider_that_answers_with_a_function_call_is_read_as_if_it_had_made_a_tool_call() -> (
-    None
-):
+def test_a_providers_function_call_is_read_as_a_tool_call() -> None:
     body = b'{"choices":[{"message":{"x":1.0,"function_call":{"name":"desk__get","arguments":"{\\"a\\":1.0}"}}}]}'
     reply = openai_chat.read_response(body, NAMES)
     (call,) = reply.calls
@@ -142,7 +142,7 @@ def test_a_provider_that_answers_with_a_function_call_is_read_as_if_it_had_made_
 
 @pytest.mark.requirement("stream:unknown-fields")
 @pytest.mark.parametrize("odd", [b"1e400", b"9" * 5000, b"1.0", b"-0"])
-def test_a_number_that_no_rule_reads_is_passed_on_as_it_is_spelled(odd: bytes) -> None:
+def test_a_number_that_no_rule_reads_keeps_its_spelling(odd: bytes) -> None:
     body = b'{"choices":[{"message":{"content":"x","m":%b},"c":%b}],"created":%b}' % (odd, odd, odd)
     reply = openai_chat.read_response(body, NAMES)
     assert openai_chat.write_response(reply, ASKED, reply.usage, terminal=False) == body
@@ -185,7 +185,7 @@ def test_a_custom_call_by_a_managed_name_never_runs_without_arguments() -> None:
 
 
 @pytest.mark.requirement("loop:managed-first-native-behind")
-def test_a_native_suffix_leaves_the_transcript_and_the_rest_keeps_its_bytes() -> None:
+def test_native_calls_at_the_end_leave_the_transcript_and_other_bytes_stay() -> None:
     ours, theirs = (
         b'{"id":"a","function":{"name":"desk__get"},"y":1e5}',
         b'{"id":"b","function":{"name":"shell"}}',

@@ -77,9 +77,7 @@ def call(arguments: Any = "{}", **more: Any) -> dict[str, Any]:
     }
 
 
-def test_functions_become_tools_in_their_own_bytes_between_the_runners_tools_and_the_managed_ones() -> (
-    None
-):
+def test_functions_become_tools_between_the_runners_tools_and_the_managed_ones() -> None:
     body = b'{"messages":[],"functions":[ {"name":"f", "x":1.0} ,{"name":"g"}],"tools":[{"t":1e5}],"y":2}'
     assert offered(body) == (
         b'{"messages":[],"tools":[{"t":1e5},{"type":"function","function":{"name":"f", "x":1.0}},'
@@ -109,7 +107,7 @@ def test_functions_become_tools_in_their_own_bytes_between_the_runners_tools_and
         ({"function_call": {"name": "shell"}, "tool_choice": "auto"}, "auto", "auto"),
     ],
 )
-def test_a_choice_of_functions_is_one_of_tools(
+def test_a_choice_among_functions_becomes_one_among_tools(
     choice: dict[str, Any], as_asked: Any, released: Any
 ) -> None:
     body = {"messages": [], **FUNCTIONS, **choice}
@@ -130,9 +128,7 @@ def test_a_runner_that_wants_no_function_gets_no_tools() -> None:
 
 
 @pytest.mark.requirement("legacy:history")
-def test_calls_of_functions_and_their_answers_become_those_of_tools_and_the_rest_keeps_its_bytes() -> (
-    None
-):
+def test_function_calls_and_answers_become_tool_calls_and_other_bytes_stay() -> None:
     body = (
         b'{"messages":[{"role":"user","x":1.0}, {"role":"assistant" , "content":null,"function_call" :'
         b'{"name":"f", "arguments":"{}"},"y":1e5} ,{"z":-0,"role":"function","name":"f","content":"\\u00e9"} ,'
@@ -165,7 +161,7 @@ def test_calls_of_functions_and_their_answers_become_those_of_tools_and_the_rest
         ],
     ],
 )
-def test_what_is_no_pair_stays_as_the_runner_said_it(messages: list[Any]) -> None:
+def test_a_function_call_without_its_answer_stays_as_it_is(messages: list[Any]) -> None:
     assert json.loads(offered({"messages": messages, **FUNCTIONS}))["messages"] == messages
 
 
@@ -187,7 +183,7 @@ TURN = st.lists(
 
 @pytest.mark.requirement("legacy:history")
 @given(TURN, TURN)
-def test_the_same_history_has_the_same_bytes_in_every_later_request_and_each_call_an_id_of_its_own(
+def test_a_history_of_functions_has_the_same_bytes_and_ids_in_every_later_request(
     first: list[list[Any]], later: list[list[Any]]
 ) -> None:
     before = [message for part in first for message in part]
@@ -216,13 +212,13 @@ def test_the_same_history_has_the_same_bytes_in_every_later_request_and_each_cal
         b'{"messages":[{"role":"assistant","function_call":{"name":"f"}},{"role":"function","role":"function"}]}',
     ],
 )
-def test_a_member_of_the_old_form_that_stands_twice_is_refused(body: bytes) -> None:
+def test_a_repeated_member_of_the_old_form_is_refused(body: bytes) -> None:
     with pytest.raises(JsonSpliceError, match="stands twice"):
         offered(body)
 
 
 @pytest.mark.requirement("legacy:reply")
-def test_a_native_call_is_handed_over_as_a_function_call_and_the_first_one_only() -> None:
+def test_only_the_first_native_call_is_handed_over_as_a_function_call() -> None:
     choice, _, stream = handed(call('{"a": 1.0}', x=1), call("{}", id="c2"), index=0)
     assert choice["message"] == {
         "role": "assistant",
@@ -235,7 +231,7 @@ def test_a_native_call_is_handed_over_as_a_function_call_and_the_first_one_only(
 
 @pytest.mark.requirement("legacy:reply")
 @pytest.mark.parametrize("reason", ["stop", "length", None])
-def test_another_reason_to_finish_is_upstreams(reason: str | None) -> None:
+def test_another_finish_reason_stays_the_providers(reason: str | None) -> None:
     assert handed(call(), finish_reason=reason)[0]["finish_reason"] == reason
 
 
@@ -247,7 +243,7 @@ def test_a_custom_call_of_a_function_hands_its_input_over() -> None:
 
 
 @pytest.mark.requirement("legacy:reply")
-def test_a_runner_that_also_speaks_of_tools_is_handed_tool_calls() -> None:
+def test_a_runner_that_declares_tools_too_is_handed_tool_calls() -> None:
     tools = [{"type": "function", "function": {"name": "other"}}]
     choice, _, _ = handed(call(), request={"messages": [USER], "tools": tools, **FUNCTIONS})
     assert choice["message"]["tool_calls"] == [call()]
@@ -296,7 +292,7 @@ def test_any_members_of_the_old_form_are_read(first: str, second: str, third: st
 
 @pytest.mark.requirement("legacy:reply")
 @pytest.mark.parametrize("stream", [False, True], ids=["json", "stream"])
-async def test_calls_that_are_left_out_are_told_once(tmp_path: Path, stream: bool) -> None:
+async def test_calls_that_are_left_out_are_reported_once(tmp_path: Path, stream: bool) -> None:
     desk = Desk(tmp_path, openai_legacy, stream=stream)
     desk.model_says(("shell", {"n": 1}), ("shell", {"n": 2}))
     await desk.asks("Go", native=["shell"])

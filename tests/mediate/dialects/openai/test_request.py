@@ -39,7 +39,7 @@ MANAGED = b'{"type":"function","function":{"name":"desk__get","description":"","
         (b', "tools":[{"x": 1.0} ]', b', "tools":[{"x": 1.0} ,' + MANAGED + b"]}"),
     ],
 )
-def test_managed_tools_stand_behind_the_runners_own(tools: bytes, after: bytes) -> None:
+def test_managed_tools_follow_the_runners_own(tools: bytes, after: bytes) -> None:
     assert (
         offered(b'{"messages":[ ]' + tools + b"}")[ToolUse.AS_REQUESTED]
         == b'{"messages":[ ]' + after
@@ -77,7 +77,7 @@ def test_the_same_manifest_gives_the_same_bytes() -> None:
         ),
     ],
 )
-def test_a_choice_is_kept_at_first_and_a_forced_one_is_released(
+def test_a_choice_is_kept_at_first_and_released_if_forced(
     choice: Any, as_asked: Any, released: Any
 ) -> None:
     body = json.dumps({"messages": [], "tool_choice": choice}).encode()
@@ -99,12 +99,14 @@ def test_a_choice_is_kept_at_first_and_a_forced_one_is_released(
         ({"n": None}, None),
     ],
 )
-def test_requests_that_are_not_mediated_say_why(more: dict[str, Any], bypass: str | None) -> None:
+def test_a_request_that_is_not_mediated_has_the_reason(
+    more: dict[str, Any], bypass: str | None
+) -> None:
     assert openai_chat.read_request(json.dumps({"messages": [], **more}).encode()).bypass == bypass
 
 
 @pytest.mark.requirement("injection:foreign-tools")
-def test_names_of_tools_of_any_type_are_the_runners() -> None:
+def test_the_names_of_tools_of_any_type_are_declared() -> None:
     tools = [
         {"type": "function", "function": {"name": "a"}},
         {"type": "custom", "custom": {"name": "b"}},
@@ -122,7 +124,7 @@ def test_names_of_tools_of_any_type_are_the_runners() -> None:
     "content",
     ["5", "1e400", "{}", "[5]", '["a"]', '[{"text":5}]', "true", '[{"type":"new","x":[]}]'],
 )
-def test_a_content_of_another_form_is_the_providers_to_judge(content: str) -> None:
+def test_a_content_of_an_unknown_form_passes_to_the_provider(content: str) -> None:
     messages = ",".join(
         f'{{"role":"{role}","content":{content}}}'
         for role in ("system", "user", "assistant", "tool")
@@ -163,14 +165,14 @@ def test_a_body_that_is_no_request_is_refused_in_one_sentence(body: bytes) -> No
 
 @pytest.mark.requirement("wire:repeated-member")
 @pytest.mark.parametrize("name", ["tools", "stream_options", "tool_choice", "stream"])
-def test_a_member_that_we_change_and_that_stands_twice_is_refused(name: str) -> None:
+def test_a_repeated_member_that_we_change_is_refused(name: str) -> None:
     value = {"tools": "[]", "stream_options": "{}", "tool_choice": '"auto"', "stream": "true"}[name]
     with pytest.raises(JsonSpliceError, match=f"'{name}' stands twice"):
         offered(f'{{"messages":[],"{name}":{value},"{name}":{value}}}'.encode())
 
 
 @pytest.mark.requirement("loop:handoff-continuity")
-def test_hidden_messages_are_woven_in_right_before_their_message() -> None:
+def test_hidden_messages_come_right_before_their_message() -> None:
     body = b'{"messages":[ {"role":"user"} , {"role":"assistant","content":"x"}],"a":1e400}'
     woven = offered(body, {1: b'{"h":1},{"h":2}'})[ToolUse.AS_REQUESTED]
     assert woven.startswith(

@@ -102,7 +102,7 @@ def test_the_stream_is_one_well_formed_lifecycle(
 
 
 @given(TEXT)
-def test_the_framing_holds_whatever_the_text_is(words: str) -> None:
+def test_any_text_keeps_the_frame_of_events_whole(words: str) -> None:
     stream = streamed(completion(words))
     assert stream.endswith(b"\n\ndata: [DONE]\n\n")
     events = stream.removesuffix(b"\n\n").split(b"\n\n")
@@ -115,7 +115,7 @@ def test_the_framing_holds_whatever_the_text_is(words: str) -> None:
 
 
 @pytest.mark.requirement("stream:unknown-fields")
-def test_fields_that_are_not_known_travel_in_the_first_delta_and_the_frame() -> None:
+def test_unknown_fields_are_in_the_first_delta_and_the_frame() -> None:
     body = completion("x", system_fingerprint="fp", service_tier="flex")
     body["choices"][0]["message"] |= {
         "annotations": [{"type": "url_citation"}],
@@ -132,14 +132,14 @@ def test_fields_that_are_not_known_travel_in_the_first_delta_and_the_frame() -> 
     assert events[-2]["choices"][0]["logprobs"] == {"content": []}
 
 
-def test_what_every_chunk_need_not_repeat_travels_once_where_the_sdk_finds_it() -> None:
+def test_members_that_need_no_repetition_are_only_in_the_first_chunk() -> None:
     made = streamed(completion("x" * 500, citations=["http://a"] * 9))
     assert made.count(b'"citations"') == 1
     assert final(made).model_extra == {"citations": ["http://a"] * 9}
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
-def test_reasoning_stands_whole_before_the_content(name: str) -> None:
+def test_reasoning_comes_whole_before_the_content(name: str) -> None:
     body = completion("answer")
     body["choices"][0]["message"][name] = "thought " * 20
     events = [json.loads(line[6:]) for line in streamed(body).split(b"\n\n")[:-3]]
@@ -191,7 +191,7 @@ def test_a_custom_call_keeps_its_input_and_a_null_custom_is_a_function() -> None
     )
 
 
-def test_a_custom_call_is_whole_in_one_delta_since_the_sdk_in_js_keeps_the_last_part_only() -> None:
+def test_a_custom_call_comes_in_one_delta_because_the_js_sdk_keeps_the_last() -> None:
     custom = {"id": "a", "type": "custom", "custom": {"name": "shell", "input": "ls " * 400}}
     message = {"role": "assistant", "content": None, "tool_calls": [custom]}
     stream = streamed({"choices": [{"message": message, "finish_reason": "tool_calls"}]})
@@ -208,7 +208,7 @@ def test_choices_are_numbered_from_0_whatever_the_provider_says(index: Any) -> N
 
 @pytest.mark.requirement("stream:sdk-accepts")
 @pytest.mark.parametrize("reason", ["length", "content_filter", "tool_calls", "something_new"])
-def test_the_finish_reason_is_as_upstream_gave_it(reason: str) -> None:
+def test_the_finish_reason_is_the_providers(reason: str) -> None:
     body = completion("x")
     body["choices"][0]["finish_reason"] = reason
     assert [
@@ -223,9 +223,7 @@ def test_the_finish_reason_is_as_upstream_gave_it(reason: str) -> None:
 @pytest.mark.parametrize(
     ("message", "reason"), [({"content": "x"}, "stop"), ({"tool_calls": []}, "stop")]
 )
-def test_a_reason_that_is_missing_is_filled_in_since_a_stream_must_end_with_one(
-    message: Any, reason: str
-) -> None:
+def test_a_stream_gets_a_finish_reason_if_the_provider_gave_none(message: Any, reason: str) -> None:
     for body in ({"message": message}, {"message": message, "finish_reason": None}):
         assert final(streamed({"id": "a", "choices": [body]})).choices[0].finish_reason == reason
     call = {"id": "a", "function": {"name": "f", "arguments": "{}"}}

@@ -20,7 +20,7 @@ OPENING = StreamOpening("chatcmplturn", "asked-for", 7)
 ASKED = openai_chat.read_request(b'{"messages":[]}')
 
 
-def test_the_sdk_reads_on_behind_keepalives() -> None:
+def test_the_sdk_reads_on_after_keepalives() -> None:
     alive = openai_chat.keepalive("claw round=1 waiting=desk.x\ndata: no", "comment", OPENING)
     hello = b"".join(openai_chat.stream(json.dumps(completion("hello")).encode(), ASKED))
     assert final(alive * 3 + hello).choices[0].message.content == "hello"

@@ -23,7 +23,7 @@ from claw_mediate.dialects.openai.wire_types import (
 
 
 @pytest.mark.requirement("wire:large-bodies")
-def test_of_an_image_nothing_is_made_to_read_a_request() -> None:
+def test_reading_a_request_copies_none_of_its_image() -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 16_000_000}}
     content = [{"type": "text", "text": "Was siehst du? Ä"}, image]
     body = json.dumps(

@@ -96,7 +96,7 @@ async def test_an_id_alone_gives_no_conversation_the_rounds_of_another(codex: De
 
 
 @pytest.mark.requirement("responses:item-ids")
-async def test_an_id_that_two_turns_have_says_nothing(codex: Desk) -> None:
+async def test_an_id_that_two_turns_have_finds_neither(codex: Desk) -> None:
     await hides(codex, "Start", message("Fifty.", "msg_0"))
     await hides(codex, "Go on", message("It rose.", "msg_0"), call=QUOTE)
     sent = await resends(
@@ -167,7 +167,7 @@ async def test_two_answers_in_a_row_have_their_own_rounds_each_before_its_own(co
 
 
 @pytest.mark.requirement("responses:reordered")
-async def test_a_handoff_whose_calls_a_runner_reordered_has_its_rounds_once_before_the_first(
+async def test_a_handoff_whose_calls_were_reordered_has_its_rounds_before_the_first(
     codex: Desk,
 ) -> None:
     calls = [function_call(f"call_{name}", "shell", "{}") for name in ("x", "y")]
@@ -184,7 +184,7 @@ async def test_a_handoff_whose_calls_a_runner_reordered_has_its_rounds_once_befo
 
 
 @pytest.mark.requirement("responses:joined")
-async def test_an_answer_of_two_messages_is_known_as_one_as_two_and_by_the_last(
+async def test_an_answer_of_two_messages_is_found_joined_apart_or_by_the_last(
     codex: Desk,
 ) -> None:
     one, other = (
@@ -245,7 +245,7 @@ async def test_a_compaction_inside_a_hidden_reply_stays_at_its_place(codex: Desk
 
 
 @pytest.mark.requirement("responses:shrunk")
-async def test_a_shortened_round_keeps_its_call_without_its_id_and_its_reasoning(
+async def test_a_shortened_round_keeps_its_call_but_not_its_id_and_reasoning(
     codex: Desk,
 ) -> None:
     search = {
@@ -354,7 +354,9 @@ RUNNERS: dict[str, tuple[Resent, list[Body], Body]] = {
 
 @pytest.mark.requirement("responses:anchors")
 @pytest.mark.parametrize("runner", RUNNERS)
-async def test_every_measured_runner_finds_its_rounds_again(codex: Desk, runner: str) -> None:
+async def test_the_rounds_of_every_measured_runner_are_found_again(
+    codex: Desk, runner: str
+) -> None:
     resent, notes, more = RUNNERS[runner]
     talk = [
         *notes,

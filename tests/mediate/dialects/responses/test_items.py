@@ -56,7 +56,7 @@ EDIT = {
 @pytest.mark.parametrize(
     "native", [APPROVAL, COMPUTER, PATCH, LOCAL, SHELL, EDIT], ids=lambda item: item["type"]
 )
-async def test_a_native_item_before_a_managed_call_stops_both_and_each_is_told_in_its_own_form(
+async def test_a_native_item_before_a_managed_call_stops_both_with_an_answer_each(
     codex: Desk, native: Body
 ) -> None:
     answers(codex, reasoning("Both."), native, BALANCE)
@@ -76,7 +76,7 @@ async def test_a_native_item_before_a_managed_call_stops_both_and_each_is_told_i
 
 
 @pytest.mark.requirement("responses:items")
-async def test_a_call_without_an_answer_in_text_leaves_with_its_reasoning(codex: Desk) -> None:
+async def test_a_call_that_text_cannot_answer_leaves_with_its_reasoning(codex: Desk) -> None:
     answers(codex, reasoning("Click."), COMPUTER, {**reasoning("Look."), "id": "rs_2"}, BALANCE)
     codex.model_says("One by one, then.")
     await codex.asks("Go")
@@ -85,7 +85,7 @@ async def test_a_call_without_an_answer_in_text_leaves_with_its_reasoning(codex:
 
 
 @pytest.mark.requirement("responses:items")
-async def test_what_is_no_call_stays_in_the_transcript_as_it_came(codex: Desk) -> None:
+async def test_items_that_are_not_calls_stay_in_the_transcript_unchanged(codex: Desk) -> None:
     said = [SEARCH, {**message("Let me see."), "phase": "commentary"}, NEW, BALANCE]
     answers(codex, *said)
     codex.model_says("Fifty.")
@@ -100,7 +100,7 @@ async def test_what_is_no_call_stays_in_the_transcript_as_it_came(codex: Desk) -
 @pytest.mark.parametrize(
     "native", [function_call("call_2", "shell", "{}"), PATCH], ids=lambda item: item["type"]
 )
-async def test_a_native_suffix_leaves_with_the_reasoning_that_led_to_nothing_else(
+async def test_native_calls_at_the_end_leave_with_the_reasoning_for_them_alone(
     codex: Desk, native: Body
 ) -> None:
     second = {**reasoning("Now list."), "id": "rs_2"}
@@ -130,7 +130,7 @@ async def test_a_native_suffix_leaves_with_the_reasoning_that_led_to_nothing_els
         ({"name": "found_later"}, [], "unknown"),
     ],
 )
-async def test_a_call_belongs_to_whom_its_name_was_declared_by(
+async def test_a_call_belongs_to_whoever_declared_its_name(
     codex: Desk, call: Body, tools: list[Body], owner: str
 ) -> None:
     answers(codex, {**BALANCE, **call})
@@ -146,7 +146,7 @@ async def test_a_call_belongs_to_whom_its_name_was_declared_by(
 
 @pytest.mark.requirement("responses:names")
 @pytest.mark.parametrize("kind", ["tool_search_output", "additional_tools"])
-async def test_a_tool_that_an_item_brought_is_the_runners(codex: Desk, kind: str) -> None:
+async def test_a_tool_that_an_item_declares_is_the_runners(codex: Desk, kind: str) -> None:
     codex.messages.append(
         {"type": kind, "tools": [{"type": "function", "name": "found_later", "parameters": {}}]}
     )
@@ -176,7 +176,7 @@ async def test_a_runners_tool_that_has_a_managed_name_keeps_it(codex: Desk) -> N
 
 
 @pytest.mark.requirement("responses:ids")
-async def test_missing_and_repeated_ids_are_minted(codex: Desk) -> None:
+async def test_missing_and_repeated_ids_are_replaced_by_new_ones(codex: Desk) -> None:
     nameless = {name: value for name, value in BALANCE.items() if name != "id"}
     answers(codex, nameless, {**BALANCE, "name": "desk__quote"})
     codex.model_says("Done.")
@@ -194,7 +194,7 @@ async def test_missing_and_repeated_ids_are_minted(codex: Desk) -> None:
 
 
 @pytest.mark.requirement("responses:arguments")
-async def test_empty_arguments_are_those_of_a_call_without_any_and_held_to_the_schema(
+async def test_empty_arguments_count_as_none_and_are_checked_by_the_schema(
     codex: Desk,
 ) -> None:
     codex.grant(
@@ -214,7 +214,7 @@ async def test_empty_arguments_are_those_of_a_call_without_any_and_held_to_the_s
 
 @pytest.mark.requirement("responses:arguments")
 @pytest.mark.parametrize("whole", [True, False])
-async def test_a_call_that_was_cut_off_never_runs_and_its_arguments_stay_an_objects_json(
+async def test_a_call_that_was_cut_off_never_runs_and_is_resent_as_valid_json(
     codex: Desk, whole: bool
 ) -> None:
     text = "{}" if whole else '{"symbol": "NV'
@@ -236,7 +236,7 @@ async def test_a_call_that_was_cut_off_never_runs_and_its_arguments_stay_an_obje
 
 
 @pytest.mark.requirement("responses:reasoning")
-async def test_reasoning_that_can_not_be_sent_back_leaves_with_the_ids_of_what_it_led_to(
+async def test_reasoning_that_cannot_be_resent_leaves_with_the_ids_of_its_results(
     codex: Desk,
 ) -> None:
     unsealed = {

@@ -27,7 +27,7 @@ def includes(desk: Desk) -> list[list[str] | None]:
 
 
 @pytest.mark.requirement("responses:reasoning-include")
-async def test_encrypted_reasoning_is_asked_for_once_it_was_missing(codex: Desk) -> None:
+async def test_encrypted_reasoning_is_requested_after_it_was_missing(codex: Desk) -> None:
     answers(codex, unsealed("rs_a"), BALANCE)
     answers(codex, message("Fifty.", "msg_a"))
     await codex.asks("How much?", include=["web_search_call.action.sources"])
@@ -42,7 +42,7 @@ async def test_encrypted_reasoning_is_asked_for_once_it_was_missing(codex: Desk)
 
 
 @pytest.mark.requirement("responses:reasoning-include")
-async def test_what_a_provider_refuses_to_be_asked_for_is_never_asked_for_again(
+async def test_a_provider_that_refuses_to_encrypt_reasoning_is_not_asked_again(
     codex: Desk,
 ) -> None:
     answers(codex, unsealed("rs_a"), BALANCE)
@@ -68,7 +68,9 @@ cllama → runner   'Fifty.'   [2 hidden]
 
 
 @pytest.mark.requirement("responses:reasoning-include")
-async def test_nothing_is_asked_of_a_provider_that_keeps_its_responses(codex: Desk) -> None:
+async def test_a_provider_that_keeps_its_responses_is_not_asked_for_encrypted_reasoning(
+    codex: Desk,
+) -> None:
     body = response(unsealed("rs_kept"), BALANCE, store=True)
     codex.model_answers(json.dumps(body).encode())
     answers(codex, message("Fifty.", "msg_a"))
@@ -78,7 +80,7 @@ async def test_nothing_is_asked_of_a_provider_that_keeps_its_responses(codex: De
 
 
 @pytest.mark.requirement("responses:reasoning-maker")
-async def test_reasoning_of_earlier_rounds_leaves_where_another_provider_goes_on(
+async def test_reasoning_of_earlier_rounds_leaves_if_another_provider_continues(
     codex: Desk,
 ) -> None:
     answers(codex, thought("Look.", "rs_a"), BALANCE)
@@ -99,7 +101,7 @@ async def test_reasoning_of_earlier_rounds_leaves_where_another_provider_goes_on
 
 
 @pytest.mark.requirement("responses:reasoning-maker")
-async def test_stored_reasoning_goes_back_to_its_maker_only(codex: Desk) -> None:
+async def test_reasoning_is_sent_back_to_its_maker_only(codex: Desk) -> None:
     answers(codex, thought("Look.", "rs_a"), BALANCE)
     answers(codex, message("Fifty.", "msg_a"))
     await codex.asks("How much?")

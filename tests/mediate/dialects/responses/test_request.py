@@ -22,7 +22,7 @@ TITLE = "You are a title generator. You output ONLY a thread title."
 
 
 @pytest.mark.requirement("responses:injection")
-async def test_a_managed_tool_is_written_with_strict_false_behind_the_runners(codex: Desk) -> None:
+async def test_managed_tools_come_after_the_runners_and_are_not_strict(codex: Desk) -> None:
     codex.model_says("Hi.")
     await codex.asks("Hi", native=["shell"])
     tools = codex.model.bodies[-1]["tools"]
@@ -40,9 +40,7 @@ async def test_a_managed_tool_is_written_with_strict_false_behind_the_runners(co
 
 @pytest.mark.requirement("responses:injection")
 @pytest.mark.parametrize("own", [{}, {"tools": None}, {"tools": []}], ids=str)
-async def test_where_the_runner_has_no_tools_the_member_holds_the_managed_ones(
-    codex: Desk, own: Body
-) -> None:
+async def test_a_request_without_tools_gets_the_managed_ones(codex: Desk, own: Body) -> None:
     codex.model_says("Hi.")
     await codex.asks("Hi", **own)
     assert [each["name"] for each in codex.model.bodies[-1]["tools"]] == [
@@ -53,7 +51,7 @@ async def test_where_the_runner_has_no_tools_the_member_holds_the_managed_ones(
 
 
 @pytest.mark.requirement("responses:injection")
-async def test_tools_in_a_namespace_count_to_the_most_that_a_request_may_have(codex: Desk) -> None:
+async def test_tools_in_a_namespace_count_towards_the_limit_of_a_request(codex: Desk) -> None:
     inner = [{"type": "function", "name": f"t{number}", "parameters": {}} for number in range(125)]
     codex.model_says("Hi.")
     await codex.asks("Hi", tools=[{"type": "namespace", "name": "team", "tools": inner}])
@@ -65,7 +63,7 @@ async def test_tools_in_a_namespace_count_to_the_most_that_a_request_may_have(co
 
 
 @pytest.mark.requirement("responses:text-input")
-async def test_a_text_stays_a_text_until_a_round_is_put_behind_it(codex: Desk) -> None:
+async def test_an_input_of_text_stays_text_until_a_round_follows_it(codex: Desk) -> None:
     codex.messages = []
     codex.model_says("Hi.")
     await codex.asks("unused", input="Say hello")
@@ -115,7 +113,7 @@ async def test_a_request_that_can_not_be_mediated_passes_with_one_event(
         ),
     ],
 )
-async def test_housekeeping_is_known_by_what_the_runners_program_writes(
+async def test_side_requests_are_recognized_by_the_text_of_the_runners_program(
     codex: Desk, more: Body, rule: str
 ) -> None:
     assert await codex.asks("Hi", **more) == "\ncllama → model    the runner's request, as it is\n"
@@ -138,7 +136,7 @@ async def test_a_compaction_gets_the_hidden_rounds_and_no_tools(codex: Desk) -> 
 
 
 @pytest.mark.requirement("responses:members")
-async def test_what_only_the_provider_acts_on_is_in_every_call_and_limits_no_managed_one(
+async def test_members_for_the_provider_are_in_every_request_and_limit_no_managed_call(
     codex: Desk,
 ) -> None:
     logprobs = [{"token": "5", "logprob": 0, "bytes": [53], "top_logprobs": []}]
@@ -195,7 +193,7 @@ async def test_a_forced_choice_is_released_once_and_allowed_tools_stay_allowed(c
 
 
 @pytest.mark.requirement("responses:context")
-async def test_hidden_rounds_before_a_compaction_are_not_woven_in(codex: Desk) -> None:
+async def test_hidden_rounds_before_a_compaction_are_not_inserted(codex: Desk) -> None:
     codex.model_says(("desk.balance", {}))
     codex.model_says("You have fifty.")
     await codex.asks("How much?")

@@ -105,7 +105,7 @@ async def post(desk: Desk, body: bytes) -> tuple[int, str]:
 @pytest.mark.parametrize(
     "member", ["previous_response_id", "conversation", "store", "input", "tools", "background"]
 )
-async def test_a_member_that_is_read_and_stands_twice_is_refused(codex: Desk, member: str) -> None:
+async def test_a_repeated_member_that_is_read_is_refused(codex: Desk, member: str) -> None:
     twice = b'{"model": "gpt-test", "input": "Hi", "store": false, "%b": null, "%b": null, "input": "Hi", "store": false}'
     assert await post(codex, twice % (member.encode(), member.encode())) == (400, "invalid_request")
 
@@ -150,7 +150,7 @@ ITEMS = st.dictionaries(st.sampled_from(WORDS), JUNK, max_size=4)
 @pytest.mark.requirement("responses:any-request")
 @settings(max_examples=40)
 @given(st.lists(ITEMS, max_size=4), st.dictionaries(st.sampled_from(MEMBERS), JUNK, max_size=4))
-def test_any_request_is_refused_or_sent_with_every_item_and_unknown_member_as_it_came(
+def test_any_request_is_refused_or_sent_with_its_items_and_unknown_members_unchanged(
     items: list[Body], members: Body
 ) -> None:
     asked = {**members, "model": "gpt-test", "store": False, "input": items}

@@ -59,7 +59,7 @@ async def test_a_compaction_knows_of_hidden_rounds_and_gets_no_tools(
 
 
 @pytest.mark.requirement("responses:input-tokens")
-async def test_a_count_has_the_managed_tools_and_the_hidden_rounds_and_is_no_line_of_history(
+async def test_a_token_count_has_managed_tools_and_hidden_rounds_but_no_line_of_history(
     codex: Desk,
 ) -> None:
     await told_something(codex)
@@ -83,7 +83,9 @@ async def test_a_count_has_the_managed_tools_and_the_hidden_rounds_and_is_no_lin
 @pytest.mark.parametrize(
     "named", [{"previous_response_id": "resp_theirs"}, {"conversation": {"id": "conv_theirs"}}]
 )
-async def test_neither_reads_what_is_another_agents(codex: Desk, path: str, named: Body) -> None:
+async def test_a_compaction_and_a_count_cannot_name_another_agents_objects(
+    codex: Desk, path: str, named: Body
+) -> None:
     codex.more = named
     decision = await codex.mediator.exchange(
         codex._admitted(), replace(codex._request(), path=path)

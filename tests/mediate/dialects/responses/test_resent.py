@@ -16,7 +16,7 @@ CALL = function_call("call_sh", "shell", "{}")
 
 @pytest.mark.requirement("responses:resent-items")
 @pytest.mark.parametrize("whole", [1, 2, 3])
-async def test_a_runner_with_the_first_items_of_a_cut_answer_gets_the_rest_and_nothing_runs_again(
+async def test_a_runner_that_got_half_an_answer_gets_the_rest_and_nothing_runs_again(
     codex: Desk, whole: int
 ) -> None:
     items = [thought("Bought.", "rs_a"), message("Bought.", "msg_a"), CALL]
@@ -38,7 +38,7 @@ async def test_a_runner_with_the_first_items_of_a_cut_answer_gets_the_rest_and_n
 
 
 @pytest.mark.requirement("responses:resent-items")
-async def test_an_answer_that_a_runner_got_whole_and_sends_back_begins_a_new_turn(
+async def test_an_answer_that_the_runner_got_whole_is_followed_by_a_new_turn(
     codex: Desk,
 ) -> None:
     first = message("Bought.", "msg_a")
@@ -56,7 +56,7 @@ async def test_an_answer_that_a_runner_got_whole_and_sends_back_begins_a_new_tur
 @pytest.mark.parametrize(
     "other", [message("Sold.", "msg_x"), {"role": "assistant", "content": "Bought."}]
 )
-async def test_other_items_behind_a_cut_request_are_a_new_turn(
+async def test_other_items_after_a_cut_request_begin_a_new_turn(
     codex: Desk, other: dict[str, object]
 ) -> None:
     answers(codex, message("Bought.", "msg_a"))

@@ -50,7 +50,9 @@ async def test_a_failed_response_counts_as_an_error_of_its_kind(
 
 @pytest.mark.requirement("responses:status")
 @pytest.mark.parametrize("status", ["cancelled", "queued", "in_progress"])
-async def test_a_response_that_is_not_done_is_a_bad_one(codex: Desk, status: str) -> None:
+async def test_a_response_of_a_status_that_is_not_final_is_an_error(
+    codex: Desk, status: str
+) -> None:
     answers(codex, message("Hi."), status=status)
     await codex.asks("Go")
     assert codex.status == 502
@@ -114,7 +116,7 @@ async def test_nothing_is_added_to_a_response_that_repeats_nothing(codex: Desk) 
 
 
 @pytest.mark.requirement("responses:terminal")
-async def test_a_turn_that_a_tool_ended_is_an_answer_of_its_own(codex: Desk) -> None:
+async def test_a_turn_that_a_tool_ended_has_an_answer_without_the_call(codex: Desk) -> None:
     codex.grant(tool("trade", write=True, **TERMINAL_TOOL))
     answers(codex, reasoning("Buy."), function_call("call_1", "desk__trade", "{}"))
     await codex.asks("Buy")

@@ -113,7 +113,7 @@ async def test_comments_alone_keep_no_stream_alive_for_long(
         ("server_error", ("server_error", "no")),
     ],
 )
-def test_an_error_in_a_stream_has_a_code_that_clients_know_behind_a_beginning(
+def test_an_error_in_a_stream_comes_after_its_opening_with_a_known_code(
     code: str, told: tuple[str, str]
 ) -> None:
     body = json.dumps({"error": {"code": code, "message": "no"}}).encode()
