@@ -15,7 +15,7 @@ from tests.failures.stage import TOKEN, Stage
 
 
 @pytest.mark.requirement("attack:documented")
-def test_every_attack_is_held_off_by_what_is_tested_and_the_page_says_so() -> None:
+def test_every_attack_names_its_requirements_and_the_page_is_current() -> None:
     assert unknown() == []
     assert [one.name for one in ATTACKS if not (one.held_off_by or one.instead)] == []
     file = Path(__file__).parent.parent.parent / "docs" / "attacks.md"
@@ -41,7 +41,7 @@ def test_every_attack_is_held_off_by_what_is_tested_and_the_page_says_so() -> No
     ],
     ids=["host-and-origin", "cookie", "proxy-authorization", "empty-secret", "doubled", "nearly"],
 )
-async def test_nothing_but_the_credential_is_one_and_no_peer_hears_of_the_rest(
+async def test_other_headers_are_no_credential_and_no_peer_is_asked(
     stage: Stage, headers: list[tuple[str, str]]
 ) -> None:
     async with stage.open() as mediator:
