@@ -299,7 +299,7 @@ class PeerConnection(asyncio.Protocol):
         self._lost, self._error = True, error
         self._wake()
 
-    async def send(self, request: "ClientRequest", body: bytes) -> tuple[int, ResponseHeaders]:
+    async def send(self, request: "PeerRequest", body: bytes) -> tuple[int, ResponseHeaders]:
         """Send a request; return status and headers of its response.
 
         The response may come before all of the request has left.
@@ -476,7 +476,7 @@ def parse_url(text: str) -> Target:
     return Target(origin, url.netloc, url.raw_path)
 
 
-class ClientRequest(NamedTuple):
+class PeerRequest(NamedTuple):
     """A request to a peer, without its body."""
 
     method: bytes
@@ -503,7 +503,7 @@ _PLAIN_REQUEST = re.compile(
 
 def write_request(
     method: str, target: Target, headers: RawHeaders, body: bytes | None, path: str
-) -> ClientRequest:
+) -> PeerRequest:
     """Return a request that can be sent. Raise ``LocalProtocolError``."""
     full_path = target.path
     if path:
@@ -522,14 +522,14 @@ def write_request(
         fields.append((b"content-length", length))
         head += b"content-length: " + length + b"\r\n"
 
-    request = ClientRequest(method.encode(), full_path, fields, head + b"\r\n")
+    request = PeerRequest(method.encode(), full_path, fields, head + b"\r\n")
     if is_plain:  # h11 would leave it as it is
         return request
 
     checked = request.checked()
     fields = sorted(checked.headers.raw_items(), key=lambda field: field[0].lower() != b"host")
     head = _write_head(checked.method, checked.target, fields) + b"\r\n"
-    return ClientRequest(checked.method, checked.target, fields, head)
+    return PeerRequest(checked.method, checked.target, fields, head)
 
 
 def _write_head(method: bytes, target: bytes, fields: RawHeaders) -> bytes:
