@@ -12,7 +12,7 @@ import pytest
 from claw_mediate.http.client import ConnectionPool, tls_context
 from claw_mediate.tools.executor import ToolExecutor
 from tests.mediate.desk import Desk
-from tests.mediate.http_peer import Serve, serving
+from tests.mediate.http.http_peer import Serve, serving
 from tests.mediate.kept import KeptDesk
 from tests.peers import Service
 from tests.wires import Wire, anthropic, openai, openai_legacy, responses

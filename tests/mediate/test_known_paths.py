@@ -17,7 +17,7 @@ from claw_mediate.http.headers import provider_headers
 from claw_mediate.settings import SETTINGS, Settings
 from tests.mediate.conftest import WIRES
 from tests.mediate.test_other_paths import EMBEDDINGS, JSON, OtherPod
-from tests.mediate.test_routing import CHAIN
+from tests.mediate.providers.test_routing import CHAIN
 
 OPENAI = ApiBase("openai", ("/v1",))
 

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from claw_mediate.core.http import Forward
 from claw_state.ownership import KeptObject
 from tests.mediate.desk import tool
-from tests.mediate.test_routing import CHAIN, Pod
+from tests.mediate.providers.test_routing import CHAIN, Pod
 from tests.peers import bad_key
 from tests.wires import Body, responses
 from tests.wires.responses import message, response

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.mediate.auth import Auth, keys, ready
+from tests.mediate.providers.auth import Auth, keys, ready
 
 
 @pytest.fixture
