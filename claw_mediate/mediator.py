@@ -163,15 +163,17 @@ class Mediator:
 
         # Who is asked: the providers and services, for the agents
         auth = AuthPaths(settings.auth, settings.key_states)
-        self.registry = ProviderRegistry(auth, settings.hosts, log, env)
+        self.registry = ProviderRegistry(
+            auth, settings.hosts, log, env, look_seconds=settings.file_look
+        )
         self._peers = peers or Peers(
             ProviderFailover(self.registry, log), ToolExecutor(settings.secrets, log)
         )
-        self._agents = AgentDirectory(settings.context, log, self._note_change)
+        self._agents = AgentDirectory(settings.context, log, self._note_change, settings.file_look)
 
         # What outlives a turn, and what a prompt is given
         self.state = open_state(settings.state, log, before, settings.pod)
-        prices = PriceList(settings.auth, log)
+        prices = PriceList(settings.auth, log, settings.file_look)
         self._budgets = Budgets(self.state.spending, prices, log, settings.budget_fail_mode)
         self._prompt = PromptContext.of(settings, log, _feed_question())
         self._history = _own_history(settings)

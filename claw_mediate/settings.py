@@ -142,6 +142,13 @@ SETTINGS = (
         "How many bytes of flows mitmweb and the console keep.",
     ),
     Setting(
+        "file_look_ms",
+        "CLLAMA_FILE_LOOK_MS",
+        "50",
+        "Time for which a look at the agents' files, providers.json and prices.json holds, in "
+        "milliseconds; 0: each request looks.",
+    ),
+    Setting(
         "keepalive_ms",
         "CLLAMA_KEEPALIVE_MS",
         "1000",
@@ -286,6 +293,7 @@ class Settings:
     max_body_bytes: int
     keep_flows: int
     keep_bytes: int
+    file_look: float  # Seconds
     drain: float  # Seconds
     dispatch: Literal["fast", "plain"]
     metrics: ListenAddress | None
@@ -340,6 +348,7 @@ class Settings:
             max_body_bytes=_positive(values, "max_body_bytes"),
             keep_flows=_positive(values, "keep_flows"),
             keep_bytes=_positive(values, "keep_bytes"),
+            file_look=_between(values, "file_look_ms", 0, 60_000) / 1000,
             drain=_between(values, "drain_ms", 1, 600_000) / 1000,
             dispatch=_word(values, "dispatch", "fast", "plain"),
             metrics=_listener(values, "metrics"),
@@ -407,12 +416,12 @@ def _positive(values: dict[str, str], name: str) -> int:
 
 
 def _between(values: dict[str, str], name: str, minimum: int, maximum: int) -> int:
-    number = _positive(values, name)
-    if not minimum <= number <= maximum:
+    text = values[name]
+    if not text.isdecimal() or not minimum <= int(text) <= maximum:
         raise ValueError(
-            f"cllama_{name} takes a whole number from {minimum} to {maximum}, not {values[name]!r}"
+            f"cllama_{name} takes a whole number from {minimum} to {maximum}, not {text!r}"
         )
-    return number
+    return int(text)
 
 
 def _word[T: str](values: dict[str, str], name: str, *words: T) -> T:
