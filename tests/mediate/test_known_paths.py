@@ -16,8 +16,8 @@ from claw_mediate.core.known_paths import PROXY_BASE, ApiBase, find_known_path
 from claw_mediate.http.headers import provider_headers
 from claw_mediate.settings import SETTINGS, Settings
 from tests.mediate.conftest import WIRES
-from tests.mediate.test_other_paths import EMBEDDINGS, JSON, OtherPod
 from tests.mediate.providers.test_routing import CHAIN
+from tests.mediate.test_other_paths import EMBEDDINGS, JSON, OtherPod
 
 OPENAI = ApiBase("openai", ("/v1",))
 

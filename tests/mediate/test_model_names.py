@@ -22,9 +22,9 @@ from claw_mediate.core.model_names import (
     find_named_models,
 )
 from tests.mediate.conftest import WIRES
+from tests.mediate.providers.test_routing import TOKEN
 from tests.mediate.test_form_data import CONTENT_TYPE, form
 from tests.mediate.test_other_paths import EMBEDDINGS, OtherPod
-from tests.mediate.providers.test_routing import TOKEN
 
 pytestmark = pytest.mark.requirement("policy:other-names")
 CHAT = "/v1/chat/completions"

@@ -13,8 +13,8 @@ from claw_mediate.core.cost import ReceivedAnswer
 from claw_mediate.core.http import Forward, Request, RunnerResponse
 from claw_state.ownership import ProviderObject
 from tests.mediate.conftest import WIRES
-from tests.mediate.test_form_data import CONTENT_TYPE, form
 from tests.mediate.providers.test_routing import CHAIN, TOKEN, Pod
+from tests.mediate.test_form_data import CONTENT_TYPE, form
 
 JSON = "application/json"
 EMBEDDINGS = "/v1/embeddings"
