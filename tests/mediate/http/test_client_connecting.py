@@ -15,7 +15,7 @@ from cryptography.x509 import IPAddress
 from mitmproxy.certs import CertStore
 
 from claw_mediate.http.client import ConnectionPool, tls_context
-from tests.mediate.http_peer import Serve, asked
+from tests.mediate.http.http_peer import Serve, asked
 
 pytestmark = pytest.mark.requirement("connections:http")
 

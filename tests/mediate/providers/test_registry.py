@@ -9,7 +9,7 @@ import pytest
 
 from claw_mediate.providers.key_states import KeyStates
 from claw_mediate.telemetry.event_log import EventLog
-from tests.mediate.auth import Auth, key, keys, ready
+from tests.mediate.providers.auth import Auth, key, keys, ready
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 from claw_contract.providers import KeyRecord
 from claw_mediate.providers.key_answers import KeyAnswer
 from claw_mediate.providers.registry import ProviderRegistry, parse_retry_after
-from tests.mediate.auth import Auth, key, ready
+from tests.mediate.providers.auth import Auth, key, ready
 
 TWO = {"OPENAI_API_KEY": "sk-zero", "OPENAI_API_KEY_1": "sk-one"}
 BAD = b'{"error": {"message": "Incorrect API key", "type": "invalid_request_error", "code": "invalid_api_key"}}'

@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 
 from claw_mediate.core.observer import RequestInfo
 from claw_mediate.providers.failover import ProviderResponse
-from tests.mediate.crossroads import WORDLESS, Crossroads, error, no_money, silence
+from tests.mediate.providers.crossroads import WORDLESS, Crossroads, error, no_money, silence
 from tests.peers import bad_key
 from tests.waiting import happens
 

@@ -9,7 +9,7 @@ import asyncio
 import pytest
 
 from claw_mediate.http.client import ConnectionPool, tls_context
-from tests.mediate.http_peer import OK, Serve, asked, request
+from tests.mediate.http.http_peer import OK, Serve, asked, request
 
 pytestmark = pytest.mark.requirement("connections:http")
 

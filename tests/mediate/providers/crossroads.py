@@ -29,8 +29,8 @@ from claw_mediate.providers.failover import (
 from claw_mediate.providers.routing import Requester, Route
 from claw_mediate.telemetry.event_log import EventLog
 from tests.events import known
-from tests.mediate.auth import Auth
 from tests.mediate.made import catalog, limits
+from tests.mediate.providers.auth import Auth
 from tests.peers import Answer, Provider
 from tests.wires import Wire, anthropic, openai
 

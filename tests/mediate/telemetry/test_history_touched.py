@@ -120,7 +120,7 @@ async def test_the_log_tells_of_a_history_that_was_cut_and_of_rotation_with_the_
 HANGS = """
 import sys
 from pathlib import Path
-from tests.mediate.test_history_touched import History, append
+from tests.mediate.telemetry.test_history_touched import History, append
 try:
     append(History(Path(sys.argv[1]), 10**9), 1)
 except OSError as error:

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from claw_mediate.http.client import ConnectionPool
-from tests.mediate.http_peer import OK, Serve, asked, request
+from tests.mediate.http.http_peer import OK, Serve, asked, request
 
 pytestmark = pytest.mark.requirement("connections:http")
 
