@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.test_cli import claw
+from tests.cli.running import claw
 
 POD = """\
 x-claw:

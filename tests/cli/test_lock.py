@@ -1,4 +1,4 @@
-"""``claw lock`` and ``claw rotate`` as a user runs them. A script takes Docker's place."""
+"""``claw lock`` as a user runs it. A script takes Docker's place."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_cli import SECRETS, claw, desk
-
-__all__ = ["desk"]
+from tests.cli.running import SECRETS, claw
 
 DOCKER = """#!{python}
 import io, json, pathlib, sys, tarfile
@@ -76,17 +74,6 @@ def test_a_changed_tool_is_refused_until_its_service_is_accepted(desk: Path) -> 
     accepted = claw(desk, "lock", "--accept", "trading-api", **SECRETS)
     assert accepted.stdout.splitlines()[2:] == ["accepted: trading-api", "wrote claw.lock"]
     assert claw(desk, "check", **SECRETS).returncode == 0
-
-
-@pytest.mark.requirement("cli:rotate")
-def test_rotating_says_what_is_left_to_do(desk: Path) -> None:
-    rotated = claw(desk, "rotate", "analyst", **SECRETS)
-    assert rotated.returncode == 0, rotated.stderr
-    assert rotated.stdout.startswith("analyst: epoch 1, in claw.lock\n")
-    assert "recreate its container" in rotated.stdout
-    refused = claw(desk, "rotate", "analist", **SECRETS)
-    assert refused.returncode == 1
-    assert "did you mean 'analyst'?" in refused.stderr
 
 
 def played(directory: Path, labels: dict[str, str], **files: str) -> dict[str, str]:

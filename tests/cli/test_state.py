@@ -26,7 +26,7 @@ from claw_state.sqlite.connection import Database
 from claw_state.sqlite.continuity import SqliteContinuityStore
 from claw_state.sqlite.journal import SqliteJournal
 from claw_state.sqlite.schema import SCHEMA, TURNS, open_database
-from tests.cli.test_cli import claw
+from tests.cli.running import claw
 from tests.state.server import SharedState, shared_state
 from tests.waiting import nobody_listens
 

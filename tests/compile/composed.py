@@ -9,8 +9,6 @@ from claw_compile.compiler import compile_pod
 from tests.compile.oracle import compose_config
 
 MASTER = "a-master-secret-for-tests"
-
-
 DESCRIPTOR = """{"version": 2, "tools": [{"name": "get", "description": "Get it.", "inputSchema": {"type": "object"},
  "http": {"method": "GET", "path": "/get"}, "annotations": {"readOnly": true}}]}"""
 

@@ -10,8 +10,6 @@ from claw_compile.compiler import compile_pod
 from claw_compile.diagnostics.diagnostic import has_errors
 
 TOOLS = ("get_quote", "get_orders", "trade", "cancel")
-
-
 DESCRIPTOR: dict[str, Any] = {
     "version": 2,
     "tools": [

@@ -8,8 +8,6 @@ from claw_compile.compiler import check_pod
 from claw_compile.diagnostics.diagnostic import Diagnostic
 
 MASTER = "a-master-secret-for-tests"
-
-
 PROXY_KEY = "operators-own-key-for-a-gateway"
 
 

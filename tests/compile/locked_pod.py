@@ -12,8 +12,6 @@ from claw_compile.diagnostics.diagnostic import Diagnostic
 from claw_compile.lock_update import LockResult, lock_pod
 
 ENVIRON = {"CLAW_MASTER_SECRET": "a-master-secret-for-tests"}
-
-
 type Tool = dict[str, Any]
 
 

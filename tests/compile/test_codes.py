@@ -14,8 +14,6 @@ from claw_compile.codes import CODES, page
 from tests.compile.case import case_files, expectations
 
 REPOSITORY = Path(__file__).parents[2]
-
-
 _KUBERNETES = "output/kubernetes"
 ELSEWHERE = {
     "unwritable-output": "output/test_write.py",

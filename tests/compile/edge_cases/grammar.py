@@ -53,7 +53,7 @@ GRAMMAR: dict[str, EdgeCase] = {
         (
             "compile/cases/two-services-two-typos.yml",
             "compile/diagnostics/test_diagnostic.py::test_diagnostics_are_sorted_by_place",
-            "cli/test_cli.py::test_an_error_writes_nothing_and_leaves_the_old_tree",
+            "cli/test_compile.py::test_an_error_writes_nothing_and_leaves_the_old_tree",
         ),
     ),
     "10": EdgeCase(

@@ -12,8 +12,6 @@ from claw_compile.parsing.node import Source
 from tests.compile.oracle import compose_config
 
 ENVIRON = {"A": "1", "E": "", "S": " "}
-
-
 LINES = [
     *(
         "{}=1",

@@ -12,8 +12,6 @@ from claw_compile.parsing.environment import interpolate
 from tests.compile.oracle import compose_config
 
 ENVIRON = {"A": "1", "E": "", "S": " "}
-
-
 WORDS = [
     "$",
     "{",
@@ -34,8 +32,6 @@ WORDS = [
     "$$",
     ".",
 ]
-
-
 CASES = [
     *(
         "${Z:-${B:-c}}",

@@ -19,8 +19,6 @@ UNUSED = {
     "memory-defaults": "{service: press}",
     "context": "{blocks: [{id: a, text: b}]}",
 }
-
-
 SUPPRESSED = "tools: [], surfaces: [], feeds: [], skills: [], models: {}" + "".join(
     f", {key}: null" for key in ("tool-policy", "budget", "memory", "context")
 )

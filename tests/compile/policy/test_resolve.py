@@ -9,14 +9,8 @@ import pytest
 from tests.compile.resolving import agent, resolved
 
 MODELS = ", models-defaults: {primary: gpt/4, small: haiku, fallback: [a/b, c/d]}"
-
-
 BUDGET = ", budget-defaults: {limit-usd: 5, max-requests: 200, window: 24h, behavior: soft_alert}"
-
-
 MEMORY = ", memory-defaults: {service: press, timeout-ms: 900}"
-
-
 BLOCKS = ", context: {blocks: [{id: rules, text: Be brief.}]}"
 
 

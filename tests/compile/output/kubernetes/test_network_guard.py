@@ -13,8 +13,6 @@ from tests.compile.composed import agent
 from tests.compile.manifests import compiled, manifests, peers, spec_of
 
 CLOSED = "add chain inet claw leave { type filter hook output priority filter; policy drop; }"
-
-
 NO_WORLD = [
     *(
         "10.1.2.3",
