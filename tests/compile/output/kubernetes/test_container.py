@@ -113,3 +113,43 @@ def filled_in(word: str) -> str:
         lambda match: "$" if match[1] == "$" else f"value of {match[2]}",
         word,
     )
+
+
+@pytest.mark.requirement("kubernetes:carried")
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ("8000-8002", [("TCP", 8000), ("TCP", 8001), ("TCP", 8002)]),
+        ("8000-8001/UDP", [("UDP", 8000), ("UDP", 8001)]),
+        ("9000-9001:8000-8001", [("TCP", 8000), ("TCP", 8001)]),
+        ("9000-9010:80", [("TCP", 80)]),
+        ("8000-8099", [("TCP", port) for port in range(8000, 8100)]),
+    ],
+)
+def test_each_port_of_a_range_is_one_of_the_service(
+    tmp_path: Path, entry: str, expected: list[tuple[str, int]]
+) -> None:
+    objects = manifests(tmp_path, agent(rest=f"  full: {{image: x, ports: ['{entry}']}}\n"))
+    ports = objects["Service", "full"]["spec"]["ports"]
+    assert [(port["protocol"], port["port"]) for port in ports] == expected
+
+
+@pytest.mark.requirement("kubernetes:not-carried")
+@pytest.mark.parametrize(
+    ("entry", "message", "remedy"),
+    [
+        ("8000-8100", "a range of 101 ports", "name the ports that are used, or smaller ranges"),
+        ("8010-8000", "no port of TCP, UDP or SCTP", None),
+        ("65000-70000", "no port of TCP, UDP or SCTP", None),
+        ("http", "no port of TCP, UDP or SCTP", None),
+    ],
+)
+def test_an_entry_of_ports_that_is_left_out_is_told_at_its_place(
+    tmp_path: Path, entry: str, message: str, remedy: str | None
+) -> None:
+    pod = agent(rest=f"  full: {{image: x, expose: ['{entry}']}}\n")
+    result = compiled(tmp_path, pod)
+    (told,) = (each for each in result.diagnostics if each.code.name == "not-carried")
+    assert message in told.message
+    assert told.help == remedy
+    assert pod.splitlines()[told.span.line - 1][told.span.column - 1 :].startswith(f"'{entry}'")
