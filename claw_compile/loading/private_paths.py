@@ -24,7 +24,6 @@ from claw_compile.parsing.environment import Lookup, interpolate
 from claw_compile.parsing.node import MapNode, Node, ScalarNode, child, entries_of, items_of
 
 _PRIVATE = (".claw-runtime", ".claw-master", ".claw-ca/private", ".env")
-_FOR_AGENTS = "claw"  # ``.claw-runtime/agents/<id>/claw`` holds what that agent may read
 _PROXY = "cllama"
 _PROXY_VOLUME = re.compile(r"(.*[_-])?claw-(history|state)", re.DOTALL)
 _PROXY_SECRET = re.compile(r"claw-.*", re.DOTALL)
@@ -267,15 +266,7 @@ def _local(context: str) -> str:
 
 def _exposes(target: Path, private: Path) -> bool:
     """Return whether a mount of ``target`` gives the private path, or a part of it."""
-    if private.is_relative_to(target):
-        return True
-    if not target.is_relative_to(private):
-        return False
-
-    # Below ``.claw-runtime`` the directory of what an agent may read is not private.
-    inside = target.relative_to(private).parts
-    is_for_agents = inside[:1] == ("agents",) and inside[2:3] == (_FOR_AGENTS,)
-    return not is_for_agents
+    return private.is_relative_to(target) or target.is_relative_to(private)
 
 
 def _real(path: Path) -> Path:
