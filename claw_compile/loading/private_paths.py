@@ -219,16 +219,15 @@ class PrivatePaths:
     def _build_contexts(self, service: ComposeService) -> Iterator[Exposure]:
         """Yield the additional contexts of a build: a mapping, or a list of ``name=context``."""
         node = child(service.body, "build", "additional_contexts")
-        contexts = [
-            (entry.value, fill_in(entry.value, self.lookup) or "") for entry in entries_of(node)
-        ]
+        for entry in entries_of(node):
+            at = entry.value.span
+            path = _local(fill_in(entry.value, self.lookup) or "")
+            yield Exposure(at, path, with_below=False, directory=service.directory)
+
         for item in items_of(node):
             text = fill_in(item, self.lookup) or ""
-            contexts.append((item, text.partition("=")[2]))
-
-        for each, context in contexts:
-            path = _local(context)
-            yield Exposure(each.span, path, with_below=False, directory=service.directory)
+            path = _local(text.partition("=")[2])
+            yield Exposure(item.span, path, with_below=False, directory=service.directory)
 
     def _mounted_secrets(self, body: MapNode) -> Iterator[Exposure]:
         """Yield the files of secrets and configs, of the service and of its build."""

@@ -104,8 +104,8 @@ def digest(files: Mapping[str, bytes]) -> str:
 def digest_input(files: Mapping[str, bytes]) -> bytes:
     r"""Return the bytes that a digest of files is taken of, in the order of their names.
 
-    Of each file: its name, a zero byte, its length in decimal, a zero byte, its content. Without
-    the length bytes could move from one file to the next, and the digest would stay.
+    Of each file: its name, a zero byte, its length in decimal, a zero byte, its content. The length
+    says where the content ends: two trees that differ never give the same bytes.
 
     >>> digest_input({"b": b"", "a": b"xyz"})
     b'a\x003\x00xyzb\x000\x00'
