@@ -113,7 +113,7 @@ def test_what_an_image_says_of_itself_is_locked_and_its_container_is_removed(
 
 
 @pytest.mark.requirement("compile:lock-image")
-def test_a_label_that_names_no_file_is_an_error_and_an_image_without_a_label_may_have_none(
+def test_a_labelled_file_must_be_in_its_image_and_an_unlabelled_one_need_not(
     tmp_path: Path,
 ) -> None:
     path = played(tmp_path, {"claw.describe": "/nowhere"})

@@ -84,7 +84,7 @@ def test_who_gains_or_loses_what_is_told_by_agent_and_tool(desk: Path) -> None:
 
 
 @pytest.mark.requirement("cli:plan")
-def test_a_compiled_tree_that_is_damaged_is_a_change_and_a_pod_with_errors_is_none(
+def test_a_damaged_tree_is_a_change_and_a_pod_with_errors_is_none(
     desk: Path,
 ) -> None:
     assert claw(desk, "compile", **SECRETS).returncode == 0

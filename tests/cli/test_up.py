@@ -67,7 +67,7 @@ def compose(docker: dict[str, str], directory: str = ".") -> list[str]:
 
 
 @pytest.mark.requirement("cli:up")
-def test_up_compiles_and_compose_gets_the_file_our_identity_and_what_stands_behind_the_dashes(
+def test_up_compiles_and_compose_gets_the_file_our_identity_and_more_arguments(
     desk: Path,
     docker: dict[str, str],
 ) -> None:
@@ -128,7 +128,7 @@ def test_a_pod_with_errors_is_not_started(desk: Path, docker: dict[str, str]) ->
 
 
 @pytest.mark.requirement("cli:no-image")
-def test_without_the_proxys_image_nothing_is_started_or_pulled_and_one_line_tells_how_to_build_it(
+def test_without_the_proxys_image_nothing_is_started_and_one_line_has_the_remedy(
     desk: Path,
     docker: dict[str, str],
 ) -> None:

@@ -19,7 +19,7 @@ from tests.compile.locked_pod import (
 )
 
 
-def test_a_service_that_is_gone_leaves_the_lock_and_an_unknown_one_can_not_be_accepted(
+def test_a_service_that_is_gone_leaves_the_lock_and_an_unknown_one_is_refused(
     tmp_path: Path,
 ) -> None:
     pod = describe(tmp_path, QUOTE)

@@ -120,7 +120,7 @@ DESCRIPTORS: dict[str, EdgeCase] = {
         "the path of a label is not in the image, or the implied path is not",
         "bad-describe-label; nothing",
         (
-            "cli/test_lock.py::test_a_label_that_names_no_file_is_an_error_and_an_image_without_a_label_may_have_none",
+            "cli/test_lock.py::test_a_labelled_file_must_be_in_its_image_and_an_unlabelled_one_need_not",
             "compile/cases/sources/claw-pod.yml",
         ),
     ),

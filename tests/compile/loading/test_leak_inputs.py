@@ -11,7 +11,7 @@ from tests.compile.leaking import MASTER, PROXY_KEY, leaks
 
 
 @pytest.mark.requirement("compile:own-token-is-no-key")
-def test_the_env_that_the_compiler_writes_may_be_named_before_it_is_there_and_another_agents_may_not(
+def test_an_agents_own_env_file_may_be_named_before_it_is_there_and_anothers_never(
     tmp_path: Path,
 ) -> None:
     mine, theirs = (

@@ -101,7 +101,7 @@ def test_a_tree_from_before_there_was_a_directory_that_stays_is_replaced(tmp_pat
     assert names(tmp_path / "out") == [".tree", "agents", "context"]
 
 
-def test_a_file_beside_the_tree_is_for_everybody_to_read_and_comes_with_it_or_not_at_all(
+def test_a_file_beside_the_tree_is_readable_by_all_and_written_with_it(
     tmp_path: Path,
 ) -> None:
     write(OLD, tmp_path / "out")

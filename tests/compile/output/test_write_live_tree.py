@@ -40,7 +40,7 @@ def tree(contract: str) -> Tree:
 
 
 @pytest.mark.requirement("compose:live-tree")
-def test_who_has_the_directory_mounted_sees_the_next_compile_and_who_mounted_the_tree_sees_nothing(
+def test_a_mount_of_the_directory_sees_the_next_compile_and_one_of_the_tree_does_not(
     tmp_path: Path,
 ) -> None:
     out, whole, part = (tmp_path / name for name in ("out", "whole", "part"))

@@ -63,5 +63,5 @@ def test_a_value_is_tainted_and_a_default_is_not() -> None:
 
 
 @given(st.text(alphabet="${}AB:-?+ x", max_size=60))
-def test_interpolation_never_raises(text: str) -> None:
+def test_interpolation_of_any_text_raises_nothing(text: str) -> None:
     interpolate(text, {"A": "1"}.get)

@@ -100,7 +100,7 @@ def test_what_a_counted_service_is_given_all_of_its_agents_have(tmp_path: Path) 
 
 
 @pytest.mark.requirement("compile:starvation")
-def test_a_short_secret_counts_as_a_whole_value_of_a_variable_and_is_else_a_word(
+def test_a_short_secret_counts_only_as_the_whole_value_of_a_variable(
     tmp_path: Path,
 ) -> None:
     pod = "x-secrets: none\n"

@@ -154,7 +154,7 @@ def test_a_proxy_with_workers_has_the_turns_and_the_resources_of_so_many(
         ("", {"CLLAMA_DRAIN_MS": "7000"}, 7_000),
     ],
 )
-def test_a_proxy_that_is_stopped_leaves_the_service_and_then_has_the_time_of_a_turn(
+def test_a_stopped_proxy_leaves_the_service_and_then_has_the_time_of_a_turn(
     claw: str, env: dict[str, str], drain: int, tmp_path: Path
 ) -> None:
     spec = spec_of(manifests(tmp_path, pod(claw, **env)), "desk-cllama")
@@ -206,7 +206,7 @@ def test_an_agent_whose_traffic_would_have_to_be_redirected_to_another_pod_is_re
 
 
 @pytest.mark.requirement("gateway:policies")
-def test_an_agent_reaches_the_entrances_of_the_fleet_and_its_surfaces_ports_and_the_fleet_what_it_calls(
+def test_an_agent_reaches_the_fleet_and_its_surfaces_and_the_fleet_what_it_calls(
     tmp_path: Path,
 ) -> None:
     web = "  web: {image: 'w:1', expose: [9000, '53/udp']}\n"
