@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from tests.proxy.pod import Pod
-from tests.proxy.test_workers import lives, ready, start, trade, workers
+from tests.proxy.worker_pair import PAIR, is_alive, ready_status, start, trade, workers
 from tests.waiting import eventually
 
 
@@ -47,7 +47,7 @@ def test_no_request_gets_an_empty_answer_when_a_killed_proxy_starts_again(
         for each in loops:
             each.result()
     assert set(outcomes) <= {"200", "503", "ConnectError"}
-    eventually(lambda: not any(map(lives, old)), "the old workers have ended")
+    eventually(lambda: not any(map(is_alive, old)), "the old workers have ended")
     assert trade(pod, "again") == "Bought."
 
 
@@ -61,7 +61,7 @@ def test_a_new_proxy_waits_until_the_old_listeners_are_gone(pod: Pod) -> None:
         eventually(lambda: "is in use; waiting 5 s for it to be free" in pod.said(), "it waits")
         assert pod.process is not None
         assert pod.process.poll() is None
-    eventually(lambda: ready(pod) == 200, "it has the address")
+    eventually(lambda: ready_status(pod) == 200, "it has the address")
 
 
 @pytest.mark.requirement("workers:refused", "workers:start-fails")
@@ -94,3 +94,20 @@ def test_what_workers_cannot_share_is_refused_at_the_start(
     assert pod.process is not None
     assert pod.process.wait(30) == 1
     assert pod.said().count(line) == 1, "no other worker tries"
+
+
+@pytest.mark.requirement("workers:share", "workers:start-fails")
+@pytest.mark.parametrize("taken", ["port", "metrics"])
+def test_an_address_of_another_proxy_with_workers_is_refused(
+    pair: Pod, pod: Pod, taken: str
+) -> None:
+    pod.port = pair.port if taken == "port" else pod.port
+    pod.workers = len(PAIR)
+    pod.agent("analyst")
+    pod.environment["CLAW_METRICS_ADDR"] = (
+        pair.environment["CLAW_METRICS_ADDR"] if taken == "metrics" else ""
+    )
+    pod.start(wait=False)
+    assert pod.process is not None
+    assert pod.process.wait(30) == 1
+    assert "address already in use" in pod.said().lower()

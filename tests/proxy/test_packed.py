@@ -9,8 +9,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.contract.test_content_coding import PACKERS, nothing, packed
 from tests.mediate.mitm.passthrough.test_answer_tap import OPENAI, anthropic_stream, openai_stream
-from tests.mediate.test_body import PACKERS, nothing, packed
 from tests.peers import completion
 from tests.proxy.conftest import Wired
 from tests.proxy.pod import headers
