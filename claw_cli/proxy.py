@@ -22,7 +22,7 @@ from claw_cli.compiled_tree import CONTEXT_ROOT, CompiledTree, find_tree, read_e
 from claw_cli.screen import fail
 
 _START = (
-    "import sys; from claw_mediate.mitm.governance import log_to_stderr; "
+    "import sys; from claw_mediate.mitm.addon_state import log_to_stderr; "
     "from mitmproxy.tools.main import {0}; "
     "log_to_stderr(); sys.argv[0] = '{0}'; {0}()"
 )

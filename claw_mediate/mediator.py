@@ -74,7 +74,8 @@ from claw_mediate.turns.kept.object_lists import ObjectLists
 from claw_mediate.turns.kept.ownership import Ownership
 from claw_mediate.turns.kept.provider_objects import Owners, ProviderObjects
 from claw_mediate.turns.kept_objects import KeptObjects
-from claw_mediate.turns.passthrough import OtherPaths, Passthrough
+from claw_mediate.turns.other_paths import OtherPaths
+from claw_mediate.turns.passthrough import Passthrough
 from claw_mediate.turns.pipeline import TurnPipeline
 from claw_mediate.turns.recorder import Recorder
 from claw_mediate.turns.registry import Peers, TurnParts, TurnRegistry

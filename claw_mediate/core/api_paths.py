@@ -31,7 +31,7 @@ MAX_CACHED_LENGTH = 512
 def normalize_path(path: str) -> str:
     """Return the path as a lenient provider would understand it, in lower case.
 
-    So no spelling of a path bypasses governance.
+    So no spelling of a path bypasses the decision.
 
     >>> normalize_path("/v1/x/../Chat%2F/completions;a=b/?c")
     '/v1/chat/completions'

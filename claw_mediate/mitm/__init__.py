@@ -1,3 +1,4 @@
-"""All that knows mitmproxy: options, hooks, the door (streaming answers) and the
-guard (nothing leaves undecided).
+"""The host: the only part that imports mitmproxy.
+
+It connects mitmproxy's flows to the mediator.
 """

@@ -1,7 +1,7 @@
-"""The addon of the script: puts mitmproxy's requests before the mediator, and its decisions back.
+"""The addon of the script: it puts mitmproxy's requests to the mediator, and applies the decisions.
 
-    requestheaders   is it governed, and who asks; a request that need not be read is forwarded from
-                     here, streaming
+    requestheaders   is the host governed, and who asks? A request that need not be read is
+                     forwarded from here, streaming
     request          the body is there: mediate, or forward
 
 Both deciding hooks fail closed. What follows a decision is in ``lifecycle``, which outlives this
@@ -23,6 +23,7 @@ from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Forward, Request, RunnerResponse, refuse
 from claw_mediate.mediator import Mediator
 from claw_mediate.mitm import listeners, options
+from claw_mediate.mitm.addon_state import BASE_URL, AddonState, BuiltinAddons, destination
 from claw_mediate.mitm.connections import ConnectionsAddon, take_room
 from claw_mediate.mitm.fast_dispatch import DispatchAddon
 from claw_mediate.mitm.flow_state import is_recorded
@@ -30,7 +31,6 @@ from claw_mediate.mitm.gate import guard
 from claw_mediate.mitm.gate.egress import EgressAddon
 from claw_mediate.mitm.gate.guard import GuardAddon
 from claw_mediate.mitm.gate.tls_ca import TlsCaAddon
-from claw_mediate.mitm.governance import BASE_URL, BuiltinAddons, Governance, destination
 from claw_mediate.mitm.lifecycle import Lifecycle
 from claw_mediate.mitm.metrics import MetricsAddon
 from claw_mediate.mitm.passthrough import forward
@@ -57,26 +57,32 @@ def install_addons(builtin: BuiltinAddons) -> Lifecycle:
     installed: Lifecycle | None = addons.get(Lifecycle.name)
     if installed is not None:
         return installed
-    governance = Governance(options.event_log(builtin), builtin)
-    if (worker := workers.current()) is not None:
-        governance.events.origin = {"worker": worker.number}
-    RedactionAddon(governance).install()
-    metrics, tls_ca, retention = (
-        MetricsAddon(governance),
-        TlsCaAddon(governance),
-        RetentionAddon(governance),
-    )
+
+    addon_state = AddonState(options.event_log(builtin), builtin)
+    worker = workers.current()
+    if worker is not None:
+        addon_state.events.origin = {"worker": worker.number}
+    RedactionAddon(addon_state).install()
+
+    metrics = MetricsAddon(addon_state)
+    tls_ca = TlsCaAddon(addon_state)
+    retention = RetentionAddon(addon_state)
     observers = (builtin.view, retention, builtin.dumper, builtin.save, builtin.savehar)
-    governance.observers = tuple(each for each in observers if each is not None)
+    addon_state.observers = tuple(each for each in observers if each is not None)
+
+    # The order is the order in which they hear of an event. Egress comes before the guard,
+    # which lets ungoverned flows stream.
     addons.add(
-        ConnectionsAddon(governance),
-        DoorAddon(governance),
-        EgressAddon(governance),
-        GuardAddon(governance),
+        ConnectionsAddon(addon_state),
+        DoorAddon(addon_state),
+        EgressAddon(addon_state),
+        GuardAddon(addon_state),
         tls_ca,
     )
-    addons.add(DispatchAddon(governance), retention, metrics, CommandsAddon(governance))
-    lifecycle = Lifecycle(governance, metrics, tls_ca)
+    addons.add(DispatchAddon(addon_state), retention, metrics, CommandsAddon(addon_state))
+
+    # The lifecycle goes to the very front: its drain comes before the ends of the others.
+    lifecycle = Lifecycle(addon_state, metrics, tls_ca)
     addons.add(lifecycle)
     addons.chain.insert(0, addons.chain.pop())
     return lifecycle
@@ -85,21 +91,22 @@ def install_addons(builtin: BuiltinAddons) -> Lifecycle:
 _log = logging.getLogger(__name__)
 
 _MAX_PACKED_IN_LOOP = 4 << 10
-"""Packed bytes that are unpacked in the event loop; more are unpacked in a thread: they may become
-a thousand times as many.
+"""Packed bytes that are unpacked in the event loop.
+
+More are unpacked in a thread: they may become a thousand times as many.
 """
+
 _UNPACK_SECONDS = 5.0
 
 
 class Cllama:
-    """One life of the script; the mediator, the door and the guard belong to the process."""
+    """One load of the script; the mediator, the door and the guard belong to the process."""
 
     def __init__(self) -> None:
         self._builtin = BuiltinAddons()
         self._lifecycle: Lifecycle | None = None
-        self._mediator: Mediator | None = (
-            None  # None until this script was configured, and then the guard refuses
-        )
+        self._mediator: Mediator | None = None
+        """None until this script was configured; until then the guard refuses."""
 
     def load(self, loader: Any) -> None:
         """Add options, and the parts that outlive this script.
@@ -119,12 +126,14 @@ class Cllama:
 
         On start-up a failure is one line and the end; later mitmproxy takes the change back.
         """
-        if not any(name.startswith("cllama_") or name == "server" for name in updated):
+        is_concerned = any(name.startswith("cllama_") or name == "server" for name in updated)
+        if not is_concerned:
             return
         if not ctx.options.server and self._mediator is None:
             return  # flows of a file are looked at (-n): nobody can ask, and there may be no pod
         if self._lifecycle is None:
             return  # ``load`` has logged why
+
         try:
             options.harden(self._builtin)
             self._mediator = self._lifecycle.apply(Settings.of(options.values()))
@@ -136,7 +145,7 @@ class Cllama:
     def done(self) -> None:
         """Note that this script is gone, whatever comes next."""
         if self._mediator is not None:
-            self._installed().governance.has_script = False
+            self._installed().addon_state.has_script = False
 
     def running(self) -> Any:
         """Open the listeners.
@@ -153,25 +162,28 @@ class Cllama:
     async def requestheaders(self, flow: http.HTTPFlow) -> None:
         """Identify the agent, and decide what needs no body."""
         lifecycle = self._installed()
-        governance = lifecycle.governance
-        governance.refresh_hosts()
-        if not governance.governs(flow) or self._mediator is None or is_recorded(flow):
+        addon_state = lifecycle.addon_state
+        addon_state.refresh_hosts()
+        if not addon_state.governs(flow) or self._mediator is None or is_recorded(flow):
             return  # an ungoverned flow is egress's, and without a mediator the guard refuses
         if guard.is_answered(flow):
             return
+
         lifecycle.begin(flow)
         own = original_request(flow)
+        problem = guard.head_problem(own)
         decision: RunnerResponse | Forward | Identity
-        if (problem := guard.head_problem(own)) is not None:
+        if problem is not None:
             decision = refuse(own.path, 400, "malformed_request", problem)
         else:
-            decision = await self._decide_by_head(flow, _request(flow, own, governance))
+            decision = await self._decide_by_head(flow, _request(flow, own, addon_state))
+
         if isinstance(decision, RunnerResponse):
             await lifecycle.answer(flow, decision)
-            if flow.request.headers.pop("expect", None) is not None and flow.response is not None:
-                flow.response.headers["connection"] = (
-                    "close"  # the body that the runner announced is not to be sent
-                )
+            announced = flow.request.headers.pop("expect", None)
+            if announced is not None and flow.response is not None:
+                # The body that the runner announced (Expect: 100-continue) is not to be sent.
+                flow.response.headers["connection"] = "close"
         elif isinstance(decision, Forward):
             forward.send(flow, self._mediator, decision)
             flow.request.stream = True
@@ -187,16 +199,22 @@ class Cllama:
             return refuse(
                 request.path, 426, "upgrade_required", "WebSocket is not served; use POST"
             )
-        if (own := await self._mediator.own(request)) is not None:
+
+        own = await self._mediator.own(request)
+        if own is not None:
             return own
+
         admitted = self._mediator.admit(request)
         if isinstance(admitted, RunnerResponse):
             return admitted
-        if not take_room(self._installed().governance, flow, admitted.agent.id):
+        if not take_room(self._installed().addon_state, flow, admitted.agent.id):
             return self._installed().refuse_connection(flow, admitted)
         add_secrets(flow, partial(self._mediator.secrets, admitted))
+
         if not self._mediator.must_read(admitted, request):
             return await self._mediator.other_paths.decide_unread(admitted, request)
+
+        # The body is needed, and so it must fit into memory.
         declared = guard.declared_length(flow.request)
         if declared <= options.max_body_bytes():
             return self._installed().hold_body(flow, admitted, declared) or admitted
@@ -213,20 +231,22 @@ class Cllama:
         admitted = lifecycle.take_admitted(flow)
         if admitted is None or flow.response is not None or self._mediator is None:
             return
+
         flow.metadata[hidden_flows.AGENT] = admitted.agent.id
-        request = _request(flow, original_request(flow), lifecycle.governance)
+        request = _request(flow, original_request(flow), lifecycle.addon_state)
         try:
-            packed, body = original_body(flow), await _body(flow)
-            if (
-                body is not packed
-                and (refusal := lifecycle.hold_body(flow, admitted, len(packed) + len(body)))
-                is not None
-            ):
-                await lifecycle.answer(flow, refusal)
-                return
+            packed = original_body(flow)
+            body = await _body(flow)
+            if body is not packed:  # both are held now
+                refusal = lifecycle.hold_body(flow, admitted, len(packed) + len(body))
+                if refusal is not None:
+                    await lifecycle.answer(flow, refusal)
+                    return
+
             exchange = self._mediator.exchange(admitted, replace(request, body=body))
         except DecodingError as error:
             exchange = self._mediator.exchange_packed(admitted, request, error)
+
         decision = await lifecycle.decide(flow, exchange)
         if isinstance(decision, RunnerResponse):
             await lifecycle.answer(flow, decision)
@@ -239,19 +259,25 @@ class Cllama:
 
 
 async def _body(flow: http.HTTPFlow) -> bytes:
+    """Return the body of the request, unpacked.
+
+    Raise ``DecodingError`` if it can't be unpacked within the limits.
+    """
     body = original_body(flow)
     applied = coding_names(flow.request.headers.get_all("content-encoding"))
     if not applied:
         return body
+
     limit = options.max_body_bytes()
     if len(body) < _MAX_PACKED_IN_LOOP:
         return decode(body, applied, limit, _UNPACK_SECONDS)
     return await asyncio.to_thread(decode, body, applied, limit, _UNPACK_SECONDS)
 
 
-def _request(flow: http.HTTPFlow, own: http.Request, governance: Governance) -> Request:
+def _request(flow: http.HTTPFlow, own: http.Request, addon_state: AddonState) -> Request:
     """Return the request for the mediator, without its body."""
-    host = destination(flow, governance.hosts)
-    assert host is BASE_URL or host in governance.hosts.values()
+    host = destination(flow, addon_state.hosts)
+    assert host is BASE_URL or host in addon_state.hosts.values()
     headers = [(name, value) for name, value in own.headers.items(multi=True)]
-    return Request(own.method, own.path, headers, b"", host, hidden_flows.observe(flow, governance))
+    observer = hidden_flows.observe(flow, addon_state)
+    return Request(own.method, own.path, headers, b"", host, observer)

@@ -1,9 +1,8 @@
-"""Bytes of request bodies in flight: a limit for each agent, and one for the process
-(docs/spec/mediation.md section 2).
+"""Bytes of request bodies in flight, with a limit for each agent and one for the process.
 
 A body that is held whole counts from its head, by the length that it declares, until its request is
-answered; one without a declared length as it comes in. One that is unpacked counts packed and
-unpacked. What streams through is not held.
+answered. One without a declared length counts as it comes in, and one that is unpacked counts both
+packed and unpacked. What streams through is not held (docs/spec/mediation.md section 2).
 """
 
 from collections import Counter
@@ -11,8 +10,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 type Limit = Literal["one", "agent", "process"]
-"""The limit that a body exceeds: a single one is larger than an agent's may be
-together, or its agent's, or all are.
+"""The limit that a body exceeds.
+
+"one": the body alone is larger than all bodies of an agent may be together. "agent": the bodies of
+its agent are too large together. "process": the bodies of all agents are.
 """
 
 
@@ -26,8 +27,9 @@ class HeldBody:
     size: int = 0
 
     def grow_to(self, size: int) -> Limit | None:
-        """Count so many bytes from now on, unless they are fewer; return the limit
-        that they exceed.
+        """Count ``size`` bytes from now on, unless more are counted already.
+
+        Return the limit that they exceed, or None.
         """
         return self.owner.grow(self, size) if size > self.size else None
 
@@ -39,11 +41,12 @@ class BodyBytes:
     """The bodies that this process holds. The limits are infinite until settings are applied."""
 
     def __init__(self) -> None:
-        self.max_agent = self.max_all = float("inf")
+        self.max_agent = float("inf")
+        self.max_all = float("inf")
         self.all = 0
         self._agents: Counter[str] = Counter()
         self._held: dict[str, set[HeldBody]] = {}
-        """By connection: what is left of a connection that ends goes with it."""
+        """By connection: the bodies of a connection are released when it ends."""
 
     def hold(self, agent_id: str, client_id: str) -> HeldBody:
         """Return the count of a new body, which is empty."""
@@ -52,8 +55,9 @@ class BodyBytes:
         return body
 
     def grow(self, body: HeldBody, size: int) -> Limit | None:
-        """Count ``size`` bytes for a body; or change nothing, and return the limit
-        that they exceed.
+        """Count ``size`` bytes for a body, and return None.
+
+        If they exceed a limit, change nothing and return that limit.
         """
         more = size - body.size
         if size > min(self.max_agent, self.max_all):
@@ -70,7 +74,7 @@ class BodyBytes:
         return None
 
     def release(self, body: HeldBody) -> None:
-        """Count a body no more."""
+        """Stop counting a body. A second call does nothing."""
         bodies = self._held.get(body.client_id)
         if bodies is None or body not in bodies:
             return
@@ -84,6 +88,6 @@ class BodyBytes:
             del self._agents[body.agent_id]
 
     def release_all_of(self, client_id: str) -> None:
-        """Count no body more that came on a connection, which has ended."""
+        """Stop counting the bodies that came on a connection, which has ended."""
         for body in [*self._held.get(client_id, ())]:
             self.release(body)

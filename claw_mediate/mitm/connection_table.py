@@ -1,7 +1,6 @@
-"""The runners' connections: which wait, which are in use, whose they are
-(docs/spec/mediation.md section 1).
+"""The runners' connections: which wait, which are in use, and whose they are.
 
-    waits for a head   no complete head of a request yet, or none behind CONNECT: closed after
+    waits for a head   no request has a complete head yet, or none after CONNECT: closed after
                        ``HEAD_SECONDS``
     idle               kept between two requests, with no stream open: closed after
                        ``IDLE_SECONDS``, or ``HEAD_SECONDS`` after the first byte of a head that is
@@ -15,11 +14,11 @@ not.
 
 A connection is a stranger's until it shows a valid token, and from then on that agent's. Strangers
 have a share of the process's descriptors, and all agents together have another one. Of that, one
-agent may have as many as the agents leave free: alone the half, each of two a third. So some are
-free for the next agent, however many have taken what they may.
+agent may have as many as the agents leave free: alone it gets half, each of two gets a third. So
+some are free for the next agent, however many the others have taken.
 
 A connection takes one descriptor, and one more for each request under way, or for each connection
-that was opened for it, whichever are more.
+that was opened for it, whichever are more (docs/spec/mediation.md section 1).
 """
 
 import math
@@ -42,13 +41,13 @@ class Connection:
     """Seconds that it may wait."""
     owner: "Owner"
     is_idle: bool = False
-    """It had a request, and waits for the next one."""
+    """True if it had a request, and waits for the next one."""
     requests: set[str] = field(default_factory=set)
     """The ids of the flows under way."""
     opened: int = 0
     """The connections that were opened for it."""
     descriptors: int = 1
-    """As many as it counts for its owner."""
+    """The descriptors that it counts for its owner."""
 
     @property
     def has_token(self) -> bool:
@@ -66,8 +65,9 @@ class Expiry(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Owner:
-    """All strangers (``agent_id`` None), or one agent, and their connections by the
-    id of the client, the oldest first.
+    """All strangers (``agent_id`` None), or one agent, with their connections.
+
+    The connections are by the id of the client, the oldest first.
     """
 
     agent_id: str | None
@@ -79,7 +79,8 @@ class ConnectionTable:
     """All connections of one process."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.head_seconds, self.idle_seconds = HEAD_SECONDS, IDLE_SECONDS
+        self.head_seconds = HEAD_SECONDS
+        self.idle_seconds = IDLE_SECONDS
         self.max_unknown: float = math.inf
         """The most descriptors for connections that have not shown a valid token."""
         self.max_agents: float = math.inf
@@ -103,12 +104,17 @@ class ConnectionTable:
             self._remove(client_id, connection)
 
     def note_token(self, client_id: str, agent_id: str) -> None:
-        """Note that a valid token was shown: the connection is that agent's as long as it lives."""
+        """Note that a valid token was shown.
+
+        The connection stays that agent's as long as it lives.
+        """
         connection = self._all.get(client_id)
         if connection is None or connection.has_token:
             return
+
+        owner = self._agents.setdefault(agent_id, Owner(agent_id))
         self._remove(client_id, connection)
-        self._add(client_id, connection, self._agents.setdefault(agent_id, Owner(agent_id)))
+        self._add(client_id, connection, owner)
 
     def note_tunnel(self, client_id: str) -> None:
         """Note that the connection leads through to a host that is not governed."""
@@ -123,14 +129,16 @@ class ConnectionTable:
             self._recount(connection)
 
     def end_request(self, client_id: str, request_id: str) -> None:
-        """Note that a request has its answer, or never will; from now on the
-        connection may be idle.
+        """Note that a request has its answer, or never will.
+
+        From now on the connection may be idle.
         """
         self._end(client_id, request_id, self.idle_seconds, is_idle=True)
 
     def end_connect(self, client_id: str, request_id: str) -> None:
-        """Note that a CONNECT was answered: behind it a handshake and a head are to
-        come, in the time for a head.
+        """Note that a CONNECT was answered.
+
+        A handshake and the head of a request are to follow, in the time for a head.
         """
         self._end(client_id, request_id, self.head_seconds, is_idle=False)
 
@@ -147,26 +155,30 @@ class ConnectionTable:
         of the client.
         """
         now = self._clock()
-        waiting = ((client_id, each) for client_id, each in self._all.items() if not each.requests)
         found = []
-        for client_id, connection in waiting:
+        for client_id, connection in self._all.items():
+            if connection.requests:
+                continue
+
             head_since = half_heads.get(client_id, math.inf)
             if now - connection.since > connection.limit:
                 head_limit = None if connection.is_idle else connection.limit
                 found.append(Expiry(client_id, connection.has_token, head_limit))
             elif now - head_since > self.head_seconds:
                 found.append(Expiry(client_id, connection.has_token, self.head_seconds))
+
         return found
 
     def surplus(self) -> str | None:
-        """Return the oldest connection without a token, if all of them have more
-        than their share of the descriptors.
-        """
-        return self.oldest_unknown() if self._strangers.descriptors > self.max_unknown else None
+        """Return the oldest connection without a token; None while their share is not used up."""
+        if self._strangers.descriptors > self.max_unknown:
+            return self.oldest_unknown()
+        return None
 
     def exceeds_share(self, client_id: str) -> bool:
-        """Return whether the agent of this connection has more descriptors than the
-        agents leave free, or ``max_agent``.
+        """Return whether the agent of this connection has more descriptors than it may have.
+
+        It may have as many as the agents leave free, and at most ``max_agent``.
         """
         connection = self._all.get(client_id)
         if connection is None or not connection.has_token:
@@ -175,18 +187,23 @@ class ConnectionTable:
         return connection.owner.descriptors > min(free, self.max_agent)
 
     def oldest_unused(self, client_id: str) -> str | None:
-        """Return the oldest connection of the same owner on which no request is
-        under way; None if there is none.
+        """Return the oldest connection of the same owner with no request under way.
+
+        Return None if there is none.
         """
         connection = self._all.get(client_id)
         return _oldest_unused(connection.owner) if connection is not None else None
 
     def most_dispensable(self) -> str | None:
-        """Return the oldest connection without a token, else the oldest unused one
-        of the agent that has the most.
+        """Return the connection to close when no descriptor is left.
+
+        It is the oldest one without a token, else the oldest unused one of the agent that has the
+        most.
         """
-        if (unknown := self.oldest_unknown()) is not None or not self._agents:
+        unknown = self.oldest_unknown()
+        if unknown is not None or not self._agents:
             return unknown
+
         largest = max(self._agents.values(), key=lambda owner: owner.descriptors)
         return _oldest_unused(largest)
 
@@ -221,12 +238,19 @@ class ConnectionTable:
         connection = self._all.get(client_id)
         if connection is None:
             return
+
         connection.requests.discard(request_id)
         self._recount(connection)
-        if not connection.requests and connection.limit != math.inf:
-            connection.since, connection.limit, connection.is_idle = self._clock(), limit, is_idle
+        is_tunnel = connection.limit == math.inf
+        if not connection.requests and not is_tunnel:
+            connection.since = self._clock()
+            connection.limit = limit
+            connection.is_idle = is_idle
 
 
 def _oldest_unused(owner: Owner) -> str | None:
-    unused = (client_id for client_id, each in owner.connections.items() if not each.requests)
-    return next(unused, None)
+    for client_id, connection in owner.connections.items():
+        if not connection.requests:
+            return client_id
+
+    return None

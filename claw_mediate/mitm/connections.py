@@ -1,12 +1,11 @@
-"""Limits of connections: how long one may wait, how many may be open without a
-token, and how many of one agent.
+"""The addon that limits connections: how long one may wait, and how many may be open.
 
-One sweep every few seconds looks at all connections (``connection_table`` has the rules), so that
-no packet costs a timer. A connection that reads its last answer slowly is not idle, if it has shown
-a token: bytes still wait for it.
+One sweep every few seconds looks at all connections, so that no packet costs a timer
+(``connection_table`` has the rules). A connection that has shown a token is not idle while it reads
+its last answer slowly: bytes still wait for it.
 
 The process gets as many descriptors as the system lets it have. If none is left all the same,
-asyncio would log a traceback for each of a hundred tries to accept a connection: that becomes one
+asyncio would log a traceback for each of a hundred tries to accept a connection. That becomes one
 line a minute, and a stranger's connection is closed.
 """
 
@@ -18,47 +17,51 @@ from mitmproxy import connection, http, tcp
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
 from claw_contract.limits import LineLimit, raise_descriptor_limit
-from claw_mediate.mitm.governance import Governance
+from claw_mediate.mitm.addon_state import AddonState
 from claw_mediate.mitm.response_stream import patches
 
 SWEEP_SECONDS: Final = 2.0
 _STRANGERS_SHARE: Final = 1 / 4
-_OWN_SHARE: Final = (
-    1 / 8
-)  # For the process itself: listeners, files, state, connections to services
+_OWN_SHARE: Final = 1 / 8
+"""For the process itself: listeners, files, state, connections to services."""
 _AGENTS_SHARE: Final = 1 - _STRANGERS_SHARE - _OWN_SHARE
 _MAX_UNKNOWN: Final = 4096  # Connections also take memory, whatever the limit of descriptors
 _MAX_AGENT: Final = 8192
 _OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
-def take_room(governance: Governance, flow: http.HTTPFlow, agent_id: str) -> bool:
+def take_room(addon_state: AddonState, flow: http.HTTPFlow, agent_id: str) -> bool:
     """Note whose request this is.
 
-    Return False if there is no room for it in the agent's share of the descriptors.
-
-    Room is made by closing connections of the same agent that have no request under way, the oldest
+    Return False if there is no room for it in the agent's share of the descriptors. Room is
+    made by closing connections of the same agent that have no request under way, the oldest
     first.
     """
-    table, client_id = governance.connections, flow.client_conn.id
+    table = addon_state.connections
+    client_id = flow.client_conn.id
     table.begin_request(client_id, flow.id)  # scripts come before the addon
     table.note_token(client_id, agent_id)
+
     while table.exceeds_share(client_id):
-        if (unused := table.oldest_unused(client_id)) is None:
+        unused = table.oldest_unused(client_id)
+        if unused is None:
             return False
-        _close(governance, unused)
+        _close(addon_state, unused)
+
     return True
 
 
-def _close(governance: Governance, client_id: str) -> None:
-    """Close a connection now, whatever it is doing: its descriptor is needed, or
-    nobody is there.
+def _close(addon_state: AddonState, client_id: str) -> None:
+    """Close a connection now, whatever it is doing.
+
+    Its descriptor is needed, or nobody is at its other end.
     """
-    governance.connections.close(client_id)
-    handler = governance.builtin.proxyserver.connections.get(client_id)
+    addon_state.connections.close(client_id)
+    handler = addon_state.builtin.proxyserver.connections.get(client_id)
     transport = handler.transports.get(handler.client) if handler is not None else None
     if transport is None:
         return
+
     if isinstance(transport.writer, asyncio.StreamWriter):
         transport.writer.transport.abort()
     if transport.handler is not None:
@@ -66,28 +69,30 @@ def _close(governance: Governance, client_id: str) -> None:
 
 
 class ConnectionsAddon:
-    """The addon: it feeds the table, and closes what the table says."""
+    """The addon: it tells the table what happens, and closes what the table says."""
 
     name = "claw-connections"
 
-    def __init__(self, governance: Governance) -> None:
-        self._governance = governance
-        self.table = governance.connections
-        self._events = governance.events
-        self._builtin = governance.builtin
+    def __init__(self, addon_state: AddonState) -> None:
+        self._addon_state = addon_state
+        self.table = addon_state.connections
+        self._events = addon_state.events
+        self._builtin = addon_state.builtin
         self._limit = LineLimit(max_lines=1)
         self._sweeping: asyncio.Task[None] | None = None
 
     def running(self) -> None:
         descriptors = raise_descriptor_limit()
         self.table.max_unknown = min(int(descriptors * _STRANGERS_SHARE), _MAX_UNKNOWN)
-        self.table.max_agents, self.table.max_agent = int(descriptors * _AGENTS_SHARE), _MAX_AGENT
+        self.table.max_agents = int(descriptors * _AGENTS_SHARE)
+        self.table.max_agent = _MAX_AGENT
+
         loop = asyncio.get_running_loop()
-        before = loop.get_exception_handler()
+        before = loop.get_exception_handler() or asyncio.AbstractEventLoop.default_exception_handler
 
         def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
             if not self._report_exhaustion(context):
-                (before or asyncio.AbstractEventLoop.default_exception_handler)(loop, context)
+                before(loop, context)
 
         loop.set_exception_handler(handle)
         self._sweeping = asyncio.ensure_future(self._sweep())
@@ -136,12 +141,14 @@ class ConnectionsAddon:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
+
             for client_id, has_token, head_limit in self.table.expired(patches.half_heads()):
                 if has_token and self._is_sending(client_id):
                     continue
+
                 if head_limit is not None:
                     self._report(f"no complete head of a request came in {head_limit:g} seconds")
-                _close(self._governance, client_id)
+                _close(self._addon_state, client_id)
 
     def _close_surplus(self) -> None:
         while (oldest := self.table.surplus()) is not None:
@@ -150,17 +157,18 @@ class ConnectionsAddon:
                 f"more than {most} descriptors for connections without a token: the "
                 "oldest were closed"
             )
-            _close(self._governance, oldest)
+            _close(self._addon_state, oldest)
 
     def _is_sending(self, client_id: str) -> bool:
+        """Return whether bytes still wait to be sent on a connection."""
         handler = self._builtin.proxyserver.connections.get(client_id)
-        transport = handler.transports.get(handler.client) if handler is not None else None
-        if (
-            handler is None
-            or transport is None
-            or not isinstance(transport.writer, asyncio.StreamWriter)
-        ):
+        if handler is None:
             return False
+
+        transport = handler.transports.get(handler.client)
+        if transport is None or not isinstance(transport.writer, asyncio.StreamWriter):
+            return False
+
         waits_here = transport.writer.transport.get_write_buffer_size() > 0
         return waits_here or patches.is_buffering(handler.client)
 
@@ -170,14 +178,21 @@ class ConnectionsAddon:
         )
 
     def _report_exhaustion(self, context: dict[str, Any]) -> bool:
-        """Report that no descriptor is left, if that is what happened. Return whether it is."""
+        """Report that no descriptor is left, and close a connection; return False otherwise.
+
+        ``context`` is what asyncio gives its handler of exceptions.
+        """
         error = context.get("exception")
         if not isinstance(error, OSError) or error.errno not in _OUT_OF_DESCRIPTORS:
             return False
-        reason = "no more connections can be accepted"
+
         self._events.limited_event(
-            "error", error="descriptors_exhausted", reason=reason, limit=self._limit
+            "error",
+            error="descriptors_exhausted",
+            reason="no more connections can be accepted",
+            limit=self._limit,
         )
-        if (oldest := self.table.most_dispensable()) is not None:
-            _close(self._governance, oldest)
+        dispensable = self.table.most_dispensable()
+        if dispensable is not None:
+            _close(self._addon_state, dispensable)
         return True

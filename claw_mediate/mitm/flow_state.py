@@ -1,9 +1,9 @@
 """The state of a flow: one ``FlowState`` for all parts of the addon.
 
-It is an attribute of the flow object, not kept by its id: a flow that is loaded from a file may
-have the id of one under way. It is not in ``flow.metadata``, which is copied and saved with the
-flow, and not in an addon: a script may be reloaded between two hooks of one request, and this
-module outlives it.
+It is an attribute of the flow object. It can't be kept by the flow's id: a flow that is loaded from
+a file may have the id of one under way. It is not in ``flow.metadata``, which is copied and saved
+with the flow. And it is not in an addon: a script may be reloaded between two hooks of one request,
+and this module outlives it.
 """
 
 import asyncio
@@ -24,10 +24,11 @@ from claw_mediate.turns.passthrough import PassthroughHandle
 type HeaderField = tuple[bytes, bytes]
 type HeaderFields = tuple[HeaderField, ...]
 
-_MAX_COLLECTED = 65_536  # Bytes that are collected, if they are ready, before they are sent
-_closing: set[asyncio.Future[Any]] = (
-    set()
-)  # Generators that are being closed: asyncio itself keeps no reference to a task
+_MAX_COLLECTED = 65_536
+"""Bytes that are collected, if they are ready, before they are sent."""
+
+_closing: set[asyncio.Future[Any]] = set()
+"""Generators that are being closed: asyncio itself keeps no reference to a task."""
 
 
 class ChunkSource:
@@ -42,7 +43,7 @@ class ChunkSource:
         self._next: asyncio.Future[bytes] | None = None
 
     async def pull(self) -> None:
-        """Wait for a chunk and take what is ready behind it.
+        """Wait for a chunk, and take the following ones that are ready.
 
         Never raise: set ``has_ended``, and ``error`` after a failure.
         """
@@ -53,6 +54,7 @@ class ChunkSource:
                 self._next = asyncio.ensure_future(_next_of(self.chunks))
             if collected and not self._next.done():
                 break
+
             await asyncio.wait([self._next])
             chunk, self._next = self._next, None
             try:
@@ -60,7 +62,9 @@ class ChunkSource:
             except StopAsyncIteration:
                 self.has_ended = True
             except BaseException as error:  # noqa: BLE001 - whatever failed, the stream is cut, and never left hanging
-                self.error, self.has_ended = error, True
+                self.error = error
+                self.has_ended = True
+
         self.ready = bytes(collected)
 
     def cancel(self) -> None:
@@ -70,11 +74,12 @@ class ChunkSource:
         """
         if self._next is not None:
             self._next.cancel()
+
         if not self.has_ended:
             closing = asyncio.ensure_future(self._close(self._next))
             _closing.add(closing)
             closing.add_done_callback(_closing.discard)
-        self.has_ended = True
+            self.has_ended = True
 
     async def _close(self, pulling: asyncio.Future[bytes] | None) -> None:
         if pulling is not None:
@@ -93,19 +98,20 @@ class ResponseTap(Protocol):
 
 
 class ForwardedRequest(NamedTuple):
-    """A request that mitmproxy sends on; ``tap`` from the response's head on."""
+    """A request that mitmproxy sends on."""
 
     mediator: Mediator
-    ticket: PassthroughHandle
+    handle: PassthroughHandle
     tap: ResponseTap | None = None
+    """None until the head of the response is there."""
 
 
 class TurnAnswer:
-    """The answer of one turn on its way to all runners that ask for it: delivered when the last of
-    them has it, or has left.
+    """The answer of one turn on its way to all runners that ask for it.
 
-    Several runners may have joined one turn. If it were done when the first has its answer, another
-    one that got only a part, and asks anew, would begin a new turn.
+    It is delivered when the last of them has it, or has left. Several runners may have joined
+    one turn: if it were done when the first has its answer, another one that got only a part,
+    and asks anew, would begin a new turn.
     """
 
     def __init__(self, on_delivered: Callable[[], Awaitable[None]]) -> None:
@@ -123,33 +129,34 @@ class TurnAnswer:
         return answer
 
     def note_end(self, *, is_delivered: bool) -> Awaitable[None] | None:
-        """Note that a runner has the answer, or never will; return what marks the
-        answer if this was the last of them.
+        """Note that a runner has the answer, or never will.
+
+        If it was the last one, and any of them has it, return what marks it as delivered.
         """
         self._runners -= 1
         self._has_reached_one |= is_delivered
         return self._on_delivered() if self._has_reached_one and not self._runners else None
 
 
-_answers: WeakValueDictionary[str, TurnAnswer] = WeakValueDictionary()  # By the id of the turn
+_answers: WeakValueDictionary[str, TurnAnswer] = WeakValueDictionary()
+"""By the id of the turn."""
 _marking: set[asyncio.Future[None]] = set()
 
 
 @dataclass(slots=True)
 class PendingRequest:
-    """A governed request, until the last byte of its response was handed to the
-    connection, or never will be.
+    """A governed request, until the last byte of its response went to the connection.
 
-    The answer of a turn must have left the process (``response_stream/delivery.py``).
+    It may also never go there. The answer of a turn must have left the process
+    (``response_stream/delivery.py``).
     """
 
     client_id: str  # The id of the connection that it came on
     body: HeldBody | None = None  # The bytes that are counted for its body
     admitted: Identity | None = None  # The agent, while the body is still to come
     answer: TurnAnswer | None = None  # What the response is, if it is a turn's
-    is_being_delivered: bool = (
-        False  # The response is whole, and may wait in the connection's buffers
-    )
+    is_being_delivered: bool = False
+    """True if the response is whole, and may wait in the connection's buffers."""
     has_ended: bool = False  # mitmproxy has reported the response, or the error
     done: asyncio.Future[None] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
@@ -158,24 +165,27 @@ class PendingRequest:
 
 @dataclass(slots=True)
 class Originals:
-    """The parts of one message that are not shown, each by what is shown in its place."""
+    """The parts of one message that are not shown.
+
+    Each pair is (shown, original); ``fields`` maps a shown header to its original.
+    """
 
     fields: dict[HeaderField, HeaderField] = field(default_factory=dict)
-    """No two headers are shown alike: each leads back to its own original, wherever
-    it stands by then.
+    """No two headers are shown alike.
+
+    So each leads back to its own original, wherever it is moved to.
     """
-    head: tuple[HeaderFields, HeaderFields] | None = (
-        None  # All headers (shown, original), as long as nobody has edited one
-    )
-    line: tuple[bytes, bytes] | None = None  # A request's target, or a response's reason phrase
-    body: tuple[bytes, bytes] | None = (
-        None  # The very object that is shown: any other body is an edit
-    )
-    head_searched: bool = False
-    body_searched: bool = False  # Known secrets were searched for
+    head: tuple[HeaderFields, HeaderFields] | None = None
+    """All headers; they hold as long as nobody has edited one."""
+    line: tuple[bytes, bytes] | None = None
+    """A request's target, or a response's reason phrase."""
+    body: tuple[bytes, bytes] | None = None
+    """The shown body is this very object: any other one is an edit."""
+    head_searched: bool = False  # Known secrets were searched for
+    body_searched: bool = False
 
     def own_body(self, message: http.Message) -> bytes | None:
-        """Return the body to send: the original, unless the message has another body by now."""
+        """Return the body to send: the original, unless somebody has edited the body."""
         content = message.data.content
         return self.body[1] if self.body is not None and content is self.body[0] else content
 
@@ -184,14 +194,13 @@ class Originals:
 class FlowRedaction:
     """The originals of one flow, and the secrets to search for in it."""
 
-    heads: Redactor | None = (
-        # All known secrets and the request's own credentials; None while nobody observes flows
-        None
-    )
-    bodies: Redactor | None = (
-        # The agent's secrets only: hundreds of values in each body would cost more than the request
-        None
-    )
+    heads: Redactor | None = None
+    """All known secrets and the request's own credentials; None while nobody observes flows."""
+    bodies: Redactor | None = None
+    """The agent's secrets only.
+
+    To search each body for hundreds of values would cost more than the request.
+    """
     request: Originals = field(default_factory=Originals)
     response: Originals = field(default_factory=Originals)
 
@@ -201,36 +210,39 @@ class FlowState:
     """All that is known of one flow while it is under way."""
 
     is_recorded: bool = False
-    """Loaded from a file, to be looked at: nobody waits for its response, and
-    nothing is decided about it.
+    """True if it was loaded from a file, to be looked at.
+
+    Nobody waits for its response, and nothing is decided about it.
     """
-    verdict: Literal["forward", "answered"] | None = (
-        None  # The decision. Without one the guard lets nothing governed out.
-    )
+    verdict: Literal["forward", "answered"] | None = None
+    """The decision. Without one the guard lets nothing governed out."""
     runner_left: bool = False  # The runner left before its response was whole
     pending: PendingRequest | None = None
     decision: asyncio.Task[Any] | None = None  # The task of the hook that is still deciding
     source: ChunkSource | None = None
-    fallback: Callable[[], http.Response] | None = (
-        None  # Makes the response of a forwarded request whose provider gives none
-    )
+    fallback: Callable[[], http.Response] | None = None
+    """Makes the response of a forwarded request whose provider gives none."""
     held_tap: ResponseTap | None = None
-    """The response is held back until it is whole; one that is too long for that
-    streams through this tap.
+    """Set while the response is held back until it is whole.
+
+    One that is too long for that streams through this tap.
     """
     forwarded: ForwardedRequest | None = None
-    redaction: FlowRedaction | None = None  # None as soon as nothing more of the flow is sent
+    redaction: FlowRedaction | None = None
+    """None as soon as nothing more of the flow is sent."""
     awaited_turn: str | None = None  # The id of the turn that the runner of this flow waits for
     entry_written: asyncio.Event | None = None
-    """Set when the turn's line of history is in the metadata of a flow whose runner has left."""
+    """Set when the turn's line of history is in the metadata of a flow whose runner left."""
 
 
-_ATTRIBUTE = "_claw_state"  # Of the flow object itself: mitmproxy neither copies nor saves it
-_flows: WeakSet[http.HTTPFlow] = WeakSet()  # Those that have a state
+_ATTRIBUTE = "_claw_state"
+"""The attribute of the flow object itself: mitmproxy neither copies nor saves it."""
+_flows: WeakSet[http.HTTPFlow] = WeakSet()
+"""The flows that have a state."""
 
 
 def state_of(flow: http.HTTPFlow) -> FlowState:
-    """Return the state of this flow; a new one for a flow that has none."""
+    """Return the state of this flow; a flow that has none gets a new one."""
     state: FlowState | None = flow.__dict__.get(_ATTRIBUTE)
     return state if state is not None else _new_state(flow)
 
@@ -256,9 +268,11 @@ def release(flow: http.HTTPFlow, state: FlowState) -> None:
     """Drop the state of a flow for which nothing is left to do."""
     is_at_work = state.pending or state.decision or state.source or state.forwarded
     is_shown = state.redaction or state.entry_written or state.awaited_turn or state.is_recorded
-    if not is_at_work and not is_shown:
-        flow.__dict__.pop(_ATTRIBUTE, None)
-        _flows.discard(flow)
+    if is_at_work or is_shown:
+        return
+
+    flow.__dict__.pop(_ATTRIBUTE, None)
+    _flows.discard(flow)
 
 
 def is_recorded(flow: http.HTTPFlow) -> bool:
@@ -281,8 +295,9 @@ def pending_requests() -> list[PendingRequest]:
 
 
 def end_pending(flow: http.HTTPFlow, state: FlowState) -> None:
-    """End the request of a flow whose stream has nothing left to do, if mitmproxy
-    has reported its end.
+    """End the request of a flow whose stream has nothing left to do.
+
+    Wait for it until mitmproxy has reported its end.
     """
     pending = state.pending
     if pending is not None and pending.has_ended and not pending.is_being_delivered:
@@ -301,24 +316,24 @@ def finish(flow: http.HTTPFlow, pending: PendingRequest) -> None:
 
 
 def end_requests_of(client_id: str) -> None:
-    """End all requests of a connection that is closed, but for answers that its
-    transport still sends.
+    """End all requests of a connection that is closed.
+
+    Answers that its transport still sends are left alone.
     """
     for state in all_states():
         pending = state.pending
-        if (
-            pending is not None
-            and pending.client_id == client_id
-            and not pending.is_being_delivered
-        ):
-            state.pending = None
-            _end(pending)
+        if pending is None or pending.client_id != client_id or pending.is_being_delivered:
+            continue
+
+        state.pending = None
+        _end(pending)
 
 
 def _end(pending: PendingRequest) -> None:
     pending.done.set_result(None)
     if pending.body is not None:
         pending.body.release()
+
     answer, pending.answer = pending.answer, None
     mark = answer.note_end(is_delivered=False) if answer is not None else None
     if mark is not None:

@@ -1,11 +1,13 @@
 """Listeners that several workers share (``claw proxy --workers N``, decision 0035).
 
-Rules. Every worker opens every listener of mitmproxy with SO_REUSEPORT, and the kernel deals
-connections out among them. The first worker tries each address without it before: an address that
-another program uses, or another proxy, is refused, after a wait for workers of a proxy that was
-killed. Those stop to listen as soon as their supervisor is gone: who has connected by then gets an
-answer, and nobody else can connect. Each worker has one more listener, on loopback, where the
-others reach it. It is an entrance like the base URL.
+Every worker opens every listener of mitmproxy with SO_REUSEPORT, and the kernel deals connections
+out among them. Before that, the first worker tries each address without it, so that an address that
+another program or another proxy uses is refused. It waits a while first, for workers of a proxy
+that was killed: those stop listening as soon as their supervisor is gone. Who has connected to them
+by then gets an answer, and nobody else can connect.
+
+Each worker has one more listener, on loopback, where the others reach it. It is an entrance like
+the base URL.
 """
 
 import asyncio
@@ -21,14 +23,14 @@ from mitmproxy import ctx, exceptions
 from mitmproxy.proxy import mode_servers
 from mitmproxy.tools import main
 
-from claw_mediate.mitm.governance import BuiltinAddons, log_to_stderr
+from claw_mediate.mitm.addon_state import BuiltinAddons, log_to_stderr
 from claw_mediate.settings import ADDRESS_SECONDS, Settings
 from claw_mediate.workers import worker as workers
 from claw_mediate.workers.worker import Worker
 
 _PAUSE_SECONDS: Final = 0.05
-# The socket is there; the port of the specification is not used
 _INNER: Final = "reverse:http://pod.invalid@127.0.0.1:1"
+"""The mode of the listener for other workers. Its socket is there: the port is not used."""
 _FILES: Final = ("save_stream_file", "hardump")
 """Options that name a file which each worker would write."""
 
@@ -75,8 +77,9 @@ def _share(worker: Worker) -> None:
         return [server]
 
     mode_servers.AsyncioServerInstance.listen = listen  # type: ignore[assignment, method-assign]
+    # Each of these would take the other workers' own requests.
     for kind in (mode_servers.LocalRedirectorInstance, mode_servers.TunInstance):
-        kind._start = _refuse  # type: ignore[assignment, method-assign] # noqa: SLF001 - each would take the others' own requests
+        kind._start = _refuse  # type: ignore[assignment, method-assign] # noqa: SLF001
 
 
 async def _wait_until_free(worker: Worker, host: str, port: int) -> None:
@@ -86,19 +89,22 @@ async def _wait_until_free(worker: Worker, host: str, port: int) -> None:
     """
     loop = asyncio.get_running_loop()
     until = loop.time() + ADDRESS_SECONDS
-    is_first = True
+    has_told = False
     while True:
         try:
             probe = await asyncio.start_server(_leave_alone, host, port, start_serving=False)
         except OSError as error:
-            if error.errno != errno.EADDRINUSE or loop.time() >= until or worker.is_orphan:
+            is_in_use = error.errno == errno.EADDRINUSE
+            if not is_in_use or loop.time() >= until or worker.is_orphan:
                 raise
         else:
             probe.close()
             return
-        if is_first:
-            is_first = False
-            # Not by logging: what is below an error is not shown, and an error would end the start.
+
+        if not has_told:
+            has_told = True
+            # Not by logging: what is below an error is not shown, and an error would end the
+            # start.
             sys.stderr.write(
                 f"cllama: {host or '*'}:{port} is in use; waiting {ADDRESS_SECONDS:g} s "
                 "for it to be free\n"
@@ -108,12 +114,13 @@ async def _wait_until_free(worker: Worker, host: str, port: int) -> None:
 
 
 async def _leave_alone(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
-    """Serve nobody: it never listens."""
+    """Serve nobody: the server that it is for never listens."""
 
 
 def _stop_listening(server: asyncio.Server, handle: HandleStream) -> None:
-    """Stop to listen, and take those who have connected: what the kernel has
-    accepted it would reset, without a word.
+    """Stop listening, and take those who have connected already.
+
+    A connection that the kernel has accepted would be reset without a word.
     """
     copies = [socket.socket(fileno=socket.dup(each.fileno())) for each in server.sockets]
     for copy in copies:
@@ -125,10 +132,13 @@ def _stop_listening(server: asyncio.Server, handle: HandleStream) -> None:
 
 
 def _take_all(listener: socket.socket, handle: HandleStream) -> None:
+    """Serve every connection that the kernel has accepted."""
     listener.setblocking(False)
-    with suppress(OSError):  # BlockingIOError, above all: there are no more
+    # Mostly BlockingIOError: there are no more.
+    with suppress(OSError):
         while True:
-            taking = asyncio.ensure_future(_take(listener.accept()[0], handle))
+            accepted, _ = listener.accept()
+            taking = asyncio.ensure_future(_take(accepted, handle))
             _taking.add(taking)
             taking.add_done_callback(_taking.discard)
 
@@ -152,11 +162,14 @@ def check(settings: Settings) -> None:
 
     Raise ``ValueError`` or ``OptionsError`` with one line.
     """
-    if (worker := workers.current()) is None:
+    worker = workers.current()
+    if worker is None:
         return
+
+    count = worker.place.count
     if settings.state.shown == "memory":
         raise ValueError(
-            f"{worker.place.count} workers need a state that they share: set CLAW_STATE to a "
+            f"{count} workers need a state that they share: set CLAW_STATE to a "
             "file, or to redis://HOST:PORT/DB;"
             " without one a retry that reaches another worker would repeat a write (or run "
             "--workers 1)"
@@ -164,16 +177,20 @@ def check(settings: Settings) -> None:
     for name in _FILES:
         if getattr(ctx.options, name, None):
             raise exceptions.OptionsError(
-                f"{name}: {worker.place.count} workers would write one file (run --workers 1)"
+                f"{name}: {count} workers would write one file (run --workers 1)"
             )
 
 
 async def open_all(builtin: BuiltinAddons) -> None:
-    """Open the listeners; a worker then serves the others, too, and reports that it is up."""
+    """Open the listeners.
+
+    A worker then also serves the other workers, and reports that it is up.
+    """
     is_open = await builtin.proxyserver.setup_servers()
     worker = workers.current()
     if worker is None or not is_open:
         return
+
     if not worker.is_up:
         instance: Any = mode_servers.ServerInstance.make(_INNER, builtin.proxyserver)
         worker.inner_server = await asyncio.start_server(

@@ -1,5 +1,4 @@
-"""The options of mitmproxy that governance depends on: ours, and mitmproxy's own that are forced or
-refused (decision 0004).
+"""The options of mitmproxy: ours, and mitmproxy's own that are forced or refused (decision 0004).
 
 Without ``--mode`` there are two listeners: base URL and forward proxy (``docs/spec/mediation.md``
 section 1). mitmproxy begins to open its default listener before it loads a script, but binds its
@@ -16,26 +15,26 @@ from mitmproxy import ctx, exceptions, optmanager
 from mitmproxy.proxy import mode_servers
 from mitmproxy.utils import human
 
-from claw_mediate.mitm.governance import BuiltinAddons
+from claw_mediate.mitm.addon_state import BuiltinAddons
 from claw_mediate.settings import SETTINGS, Setting, parse_address
 from claw_mediate.telemetry import nonblocking_writer
 from claw_mediate.telemetry.event_log import EventLog
 
-_TASK = "setup_servers"  # mitmproxy's name of the task that opens the listeners
+_TASK = "setup_servers"
+"""mitmproxy's name of the task that opens the listeners."""
 _LOOKUP_FAILED = "Transparent mode failure: "
-"""The beginning of mitmproxy's line about a connection whose original destination
-the kernel does not know.
-"""
+"""The beginning of mitmproxy's line about a connection whose destination the kernel can't tell."""
 
 
 def modes(listen: str, proxy: str) -> list[str]:
     """Return the mode specifications of both listeners. Raise ``OptionsError`` with one line."""
-    # The target of the reverse mode is never dialled: a decision names the provider.
     try:
         base_host, base_port = parse_address(listen, "listen")
         proxy_host, proxy_port = parse_address(proxy, "proxy")
     except ValueError as error:
         raise exceptions.OptionsError(str(error)) from error
+
+    # The target of the reverse mode is never dialled: a decision names the provider.
     return [
         f"reverse:http://pod.invalid@{_prefix(base_host)}{base_port}",
         f"regular@{_prefix(proxy_host)}{proxy_port}",
@@ -43,11 +42,11 @@ def modes(listen: str, proxy: str) -> list[str]:
 
 
 def survive_direct_connections(builtin: BuiltinAddons) -> None:
-    """Let the proxy start though somebody connects to a transparent listener and no
-    NAT rule led them there.
+    """Let the proxy start even if somebody connects to a transparent listener directly.
 
-    mitmproxy closes such a connection and logs an error. Any error that is logged before it runs
-    ends it, though. Raise ``RuntimeError`` for a mitmproxy that is built differently.
+    No NAT rule has led them there, so mitmproxy closes such a connection and logs an error. But
+    any error that is logged before mitmproxy runs ends it. Raise ``RuntimeError`` for a
+    mitmproxy that is built differently.
     """
     if _LOOKUP_FAILED not in mode_servers.ServerInstance.handle_stream.__code__.co_consts:
         raise RuntimeError(
@@ -60,7 +59,7 @@ def survive_direct_connections(builtin: BuiltinAddons) -> None:
 
 
 def cancel_default(builtin: BuiltinAddons) -> None:
-    """Stop the default listener, which nobody asked for, from being opened."""
+    """Keep the default listener, which nobody asked for, from being opened."""
     for task in asyncio.all_tasks():
         if task.get_name() == _TASK:
             task.cancel()
@@ -69,11 +68,12 @@ def cancel_default(builtin: BuiltinAddons) -> None:
 
 
 def _explain(record: logging.LogRecord) -> bool:
+    """Say what a failed lookup means, and mark its record; keep every record."""
     reason = record.getMessage()
     if reason.startswith(_LOOKUP_FAILED):
         record.msg = (
-            "cllama: closed a connection to the transparent listener: no redirect of the kernel "
-            "led it there"
+            "cllama: closed a connection to the transparent listener: "
+            "no redirect of the kernel led it there"
             f" ({reason.removeprefix(_LOOKUP_FAILED)})"
         )
         record.args = ()
@@ -90,9 +90,7 @@ def _prefix(host: str) -> str:
 
 
 FORCED: dict[str, Any] = {"connection_strategy": "lazy", "rawtcp": False}
-"""Nothing may dial a provider before we decided, and bytes that are not HTTP must
-not pass on a governed connection.
-"""
+"""Nothing may dial a provider before a decision, and only HTTP may pass where we govern."""
 REFUSED = ("stream_large_bodies", "ignore_hosts", "allow_hosts", "tcp_hosts", "udp_hosts")
 """Each lets traffic to governed hosts out before a decision, or without one."""
 DEFAULTS: dict[str, Any] = {
@@ -105,19 +103,22 @@ DEFAULTS: dict[str, Any] = {
     "termlog_verbosity": "error",
 }
 """Set unless the operator did."""
-_WEB_OPTION = "web_port"  # An option of mitmweb, which must log the address of its page
+_WEB_OPTION = "web_port"
+"""An option of mitmweb, which must log the address of its page."""
 VERBOSE_LOGGERS = ("httpcore2", "httpx2")
-"""Loggers with a dozen records a request, with headers. mitmproxy passes every record of every
-level to all of its addons, shown or not: a third of a turn's time (bench/README.md).
+"""Loggers with a dozen records a request, with headers.
+
+mitmproxy passes every record of every level to all of its addons, shown or not: a third of a turn's
+time (bench/README.md).
 """
-MIN_TCP_TIMEOUT = (
-    300  # Seconds; a shorter idle time-out would cut turns that are waiting for a model
-)
+MIN_TCP_TIMEOUT = 300
+"""Seconds. A shorter idle time-out would cut turns that are waiting for a model."""
 
 
 def is_set(name: str) -> bool:
-    """Return whether the operator gave this option a value, on the command line or
-    in mitmproxy's configuration.
+    """Return whether the operator gave this option a value.
+
+    That is on the command line or in mitmproxy's configuration.
     """
     return ctx.options._options[name].value is not optmanager.unset  # noqa: SLF001 - there is no public way to ask
 
@@ -146,7 +147,12 @@ def _value(setting: Setting) -> str:
 
 def _of_environment(setting: Setting) -> str:
     value = os.environ.get(setting.env)
-    return setting.default if value is None or not (value or setting.is_word) else value
+    if value is None:
+        return setting.default
+
+    # A setting of words refuses an empty variable: a missing value must not decide about safety.
+    is_empty = not value and not setting.is_word
+    return setting.default if is_empty else value
 
 
 def max_body_bytes() -> float:
@@ -156,16 +162,19 @@ def max_body_bytes() -> float:
 
 
 def _upstream_trust() -> dict[str, Any]:
-    """Return the option that makes mitmproxy trust the CAs that our own connections
-    trust (``SSL_CERT_FILE``).
+    """Return the option that makes mitmproxy trust the CAs of ``SSL_CERT_FILE``.
+
+    Our own connections trust them already.
     """
     option = "ssl_verify_upstream_trusted_ca"
     bundle = os.environ.get("SSL_CERT_FILE")
-    return {option: bundle} if bundle and option in ctx.options and not is_set(option) else {}
+    if not bundle or option not in ctx.options or is_set(option):
+        return {}
+    return {option: bundle}
 
 
 def harden(builtin: BuiltinAddons) -> None:
-    """Force the options that governance needs, and choose the listeners.
+    """Force the options that decisions depend on, and choose the listeners.
 
     Raise ``OptionsError`` with one line.
     """
@@ -175,6 +184,7 @@ def harden(builtin: BuiltinAddons) -> None:
                 f"cllama needs {name}={_text(value)}; remove the option {name}"
             )
     check()
+
     changes = {
         name: value for name, value in DEFAULTS.items() if name in ctx.options and not is_set(name)
     }
@@ -185,9 +195,12 @@ def harden(builtin: BuiltinAddons) -> None:
         cancel_default(builtin)
         changes["mode"] = modes(ctx.options.cllama_listen, ctx.options.cllama_proxy)
     ctx.options.update(**FORCED, **changes)
+
     for name in VERBOSE_LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)
     logging.getLogger("mitmproxy.proxy.server").addFilter(_is_worth_logging)
+
+    # A terminal or pipe that nobody reads must not stop the proxy.
     if builtin.termlog is not None:
         builtin.termlog.logger.file = nonblocking_writer.TextAdapter(2)
     if builtin.dumper is not None:
@@ -195,8 +208,9 @@ def harden(builtin: BuiltinAddons) -> None:
 
 
 def event_log(builtin: BuiltinAddons) -> EventLog:
-    """Return the event log: on stdout, or among mitmproxy's own events in the
-    console, which draws on stdout.
+    """Return the event log.
+
+    It is on stdout; in the console, which draws there, it is among mitmproxy's own events.
     """
     if builtin.consoleaddon is None:
         return EventLog()
@@ -204,12 +218,12 @@ def event_log(builtin: BuiltinAddons) -> EventLog:
 
 
 def _is_worth_logging(record: logging.LogRecord) -> bool:
-    """Return whether to log a record: not mitmproxy's line about each response that is streamed."""
+    """Return whether to log a record; False for the line about each response that streams."""
     return not str(record.msg).startswith("Streaming ")
 
 
 def check() -> None:
-    """Check what must hold at every moment.
+    """Check what must be true at every moment.
 
     Raise ``OptionsError``, and mitmproxy takes the change back.
     """
@@ -218,9 +232,11 @@ def check() -> None:
             raise exceptions.OptionsError(
                 f"cllama can't govern with {name}: it lets requests out undecided"
             )
+
     for name, value in FORCED.items():
         if is_set(name) and getattr(ctx.options, name) != value:
             raise exceptions.OptionsError(f"cllama needs {name}={_text(value)}")
+
     if is_set("tcp_timeout") and ctx.options.tcp_timeout < MIN_TCP_TIMEOUT:
         raise exceptions.OptionsError(
             f"cllama needs tcp_timeout of {MIN_TCP_TIMEOUT} seconds or more"

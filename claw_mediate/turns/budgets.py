@@ -1,5 +1,4 @@
-"""The budgets and the price list: the cost of requests, and the refusal of an agent that has spent
-its budget.
+"""Budgets and the price list: what requests cost, and when an agent has spent its budget.
 
 A request is counted when it is admitted, durably; history is never read again for it
 (docs/spec/mediation.md section 8). Without a price list, only the costs that providers report are
@@ -99,16 +98,18 @@ class PriceList:
         return compute_cost(usage, find_price(self._prices.root, provider, model))
 
     def find(self, provider: str, model: str) -> Price | None:
-        """Return the price of a model, or the dearest one if the list does not have it; None for an
-        empty list.
+        """Return the price of a model; None for an empty list.
+
+        A model that the list does not have gets the dearest price of the list.
         """
         self._reload()
         own = find_price(self._prices.root, provider, model)
         return own or find_dearest_price(self._prices.root, model)
 
     def expect(self, agent: Agent, model: str) -> Price | None:
-        """Return the dearest price that a request for a model may have, before it is known who will
-        answer.
+        """Return the dearest price that a request for a model may have.
+
+        Who will answer is not known yet.
         """
         self._reload()
         return find_dearest_price(self._prices.root, _expected_model(agent, model))
@@ -170,8 +171,9 @@ class Budgets:
     async def admit(
         self, agent: Agent, request: Request, view: RunnerRequest, turn_id: str = ""
     ) -> RunnerResponse | Admission | None:
-        """Count a request; return the refusal when the agent's budget is spent, or what is reserved
-        for it.
+        """Count a request, and return what is reserved for it.
+
+        Return the refusal if the budget is spent.
 
         ``turn_id``: of a turn that has an id already: a resumed turn takes the place of its earlier
         attempt.
@@ -207,8 +209,9 @@ class Budgets:
         return admission if soft else _refusal(request, code, budget, excess)
 
     def has_limit_usd(self, agent: Agent) -> bool:
-        """Return whether the agent is refused what it can't pay: a soft limit in dollars only
-        warns.
+        """Return whether the agent is refused what it can't pay.
+
+        A soft limit in dollars only warns.
         """
         budget = agent.metadata.budget
         if budget is None or budget.limit_usd is None:
@@ -231,8 +234,9 @@ class Budgets:
     def cost_of_answer(
         self, provider: str, model: str, answer: ReceivedAnswer, admission: Admission | None
     ) -> Cost:
-        """Return the cost of one answer of a provider; with a limit in dollars an estimate if need
-        be.
+        """Return the cost of one answer of a provider.
+
+        With a limit in dollars, an estimate takes the place of a cost that is not known.
         """
         known: float | None = None
         if answer.is_usage_final:
@@ -255,8 +259,9 @@ class Budgets:
     def cost_of_turn(
         self, provider: str, model: str, usage: JsonObject, admission: Admission | None
     ) -> Cost:
-        """Return the cost of a turn by the usage of its model calls, with an estimate for those
-        that have none.
+        """Return the cost of a turn by the usage of its model calls.
+
+        A call without a usage is estimated.
         """
         known = self._prices.cost(provider, model, usage)
         if admission is None:
@@ -292,9 +297,7 @@ class Budgets:
     def _believable(
         self, provider: str, model: str, usage: JsonObject, cost: float | None
     ) -> float | None:
-        """Return a cost, or None for a cost of 0 of a model that has a price: its usage says
-        nothing.
-        """
+        """Return a cost; None if it is 0 and the model has a price: such a usage says nothing."""
         price = self._prices.find(provider, model)
         has_price = price is not None and (price.input > 0 or price.output > 0)
         if cost == 0 and has_price and "cost" not in usage:
@@ -302,8 +305,9 @@ class Budgets:
         return cost
 
     def _estimate_by_usage(self, provider: str, model: str, usage: JsonObject) -> float | None:
-        """Return the cost of a usage, at the dearest price for a model that has none; None if
-        nothing can be computed.
+        """Return the cost of a usage, or None if nothing can be computed.
+
+        A model without a price is charged the dearest one.
         """
         price = self._prices.find(provider, model)
         if price is None:
@@ -311,9 +315,7 @@ class Budgets:
         return compute_cost(usage, price) or None
 
     async def grow(self, admission: Admission) -> None:
-        """Reserve what a turn has cost so far, and the expected cost of a model call for its next
-        one.
-        """
+        """Reserve what a turn has cost so far, and the expected cost of its next model call."""
         reservation = admission.reservation
         if reservation is None or not admission.spent:
             return
@@ -366,8 +368,9 @@ class Budgets:
     async def _measure(
         self, agent: Agent, request: Request, view: RunnerRequest, turn_id: str
     ) -> Admission:
-        """Return what a request may cost: its input and output by bytes and declared limits, at the
-        dearest price.
+        """Return what a request may cost, at the dearest price.
+
+        Its input counts by its bytes, its output by the limits that it declares.
         """
         declared = request.header("content-length")
         length = 0
@@ -440,8 +443,9 @@ class Budgets:
 
 
 def _expected_model(agent: Agent, model: str) -> str:
-    """Return the model that will be asked if all goes well: the policy's first one for a model that
-    it does not allow.
+    """Return the model that will be asked if all goes well.
+
+    It is the policy's first one in place of a model that the policy does not allow.
     """
     policy = agent.metadata.model_policy
     if policy is None or not policy.allowed:

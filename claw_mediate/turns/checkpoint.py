@@ -1,5 +1,4 @@
-"""The checkpoint of one turn: it replays the steps that an earlier attempt recorded, and records
-new ones.
+"""The checkpoint of one turn: replays the steps of an earlier attempt, and records new ones.
 
     a call        it is recorded                    the journal can't be written
     ────────────  ────────────────────────────────  ───────────────────────────────────────────
@@ -105,8 +104,9 @@ def _decode_result(record: bytes, call: ToolCall) -> ToolResult | InFlight:
 
 @dataclass(slots=True)
 class ReplayStats:
-    """The steps taken from an earlier attempt: model responses, calls with a result, calls of
-    unknown outcome.
+    """How many steps were taken from an earlier attempt.
+
+    They are model responses, calls with a result, and calls of unknown outcome.
     """
 
     replies: int = 0
@@ -138,8 +138,9 @@ class TurnCheckpoint:
         self._stats = ReplayStats()
         self._attempt = attempt
         self._unwritten: deque[_Step] = deque()
-        """Steps that are not written yet, in order: a later one without them would describe another
-        turn.
+        """Steps that are not written yet, in order.
+
+        A later one without them would describe another turn.
         """
         self._writing = asyncio.Lock()
 
@@ -153,8 +154,9 @@ class TurnCheckpoint:
         return recorded
 
     async def mark_sent(self, round_number: int, response: ModelResponse) -> ModelResponse:
-        """Return an earlier attempt's response with its recorded calls marked: they are not judged
-        again.
+        """Return an earlier attempt's response with its recorded calls marked.
+
+        Marked calls are not judged again.
         """
         calls: list[ToolCall] = []
         try:
@@ -215,8 +217,9 @@ class TurnCheckpoint:
         return result
 
     async def record_unmade(self, round_number: int, place: int, result: ToolResult) -> None:
-        """Record what the model is shown of a call that was settled without being made: no other
-        attempt may make it.
+        """Record what the model is shown of a call that was settled without being made.
+
+        After that no other attempt may make it.
         """
         if _may_write(result.call) and not result.call.sent:
             record = _encode_result(result)
@@ -274,8 +277,9 @@ class TurnCheckpoint:
             await self._journal.record_intent(self.turn_id, round_number, place, _SENT)
 
     async def _write(self, step: _Step) -> None:
-        """Write a step, if the journal has this turn; of a turn that could not be entered nothing
-        is written.
+        """Write a step, if the journal has this turn.
+
+        Nothing is written of a turn that could not be entered.
         """
         if self._attempt == "journal_unavailable":
             return

@@ -41,15 +41,14 @@ class DialectRequest(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> KeptObject | ProviderObject | None:
-        """Return the object that decides about the provider and the key, if the request names
-        one.
-        """
+        """Return the named object that decides about provider and key; None if there is none."""
         return self.predecessor or self.named_object
 
 
 class PreparedRequest(NamedTuple):
-    """A runner's request as providers are sent it: with the managed tools, the hidden rounds of
-    earlier turns and the context.
+    """A runner's request as providers are sent it.
+
+    It has the managed tools, the hidden rounds of earlier turns and the context.
     """
 
     catalog: ToolCatalog

@@ -36,8 +36,9 @@ class Continuity:
     async def find_hidden_rounds(
         self, incoming: DialectRequest, session: str, turn_id: str | None
     ) -> Mapping[int, bytes]:
-        """Return hidden messages by the index of the message that they go before; the same bytes
-        every time.
+        """Return hidden messages by the index of the message that they go before.
+
+        They are the same bytes every time.
         """
         agent, dialect, size = incoming.agent, incoming.dialect, len(incoming.view.body)
 
@@ -71,8 +72,9 @@ class Continuity:
         return recall.insertions
 
     async def _candidates(self, agent_id: str, keys: Sequence[str]) -> list[StoredRounds]:
-        """Ask the store for a few keys at a time, so that a conversation of 100,000 messages keeps
-        no other one waiting.
+        """Ask the store for a few keys at a time.
+
+        So a conversation of 100,000 messages keeps no other one waiting.
         """
         stored: list[StoredRounds] = []
         for number, batch in enumerate(batched(keys, _BATCH)):
@@ -99,8 +101,9 @@ class Continuity:
 
 
 def _uncovered(incoming: DialectRequest) -> Evidence:
-    """Return the evidence without answers that the provider has with their hidden rounds: these
-    would be there twice.
+    """Return the evidence without the answers that the provider has with their hidden rounds.
+
+    With those, the rounds would be in the request twice.
     """
     evidence, covered = incoming.view.evidence, incoming.covered
     if incoming.view.keeps_rounds:
@@ -132,8 +135,9 @@ def _own_evidence(incoming: DialectRequest) -> Evidence:
 
 
 def _own(dialect: Dialect, anchor: Anchor) -> Anchor:
-    """Return the anchor with the dialect in its keys: a conversation that goes on in another
-    dialect must not find it.
+    """Return the anchor with the dialect in its keys.
+
+    A conversation that goes on in another dialect must not find it.
     """
     prefix = f"{dialect.NAME}:"
     alternatives = tuple([prefix + key for key in anchor.alternatives])
@@ -142,7 +146,8 @@ def _own(dialect: Dialect, anchor: Anchor) -> Anchor:
 
 
 def _digest(session: str) -> str:
-    """Return a digest of a session's name, which is only compared; a runner may put anything
-    there.
+    """Return a digest of a session's name.
+
+    The name is only compared, and a runner may put anything there.
     """
     return hashlib.sha256(session.encode()).hexdigest() if session else ""

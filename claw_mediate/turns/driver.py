@@ -1,5 +1,6 @@
-"""The driver of a turn: it carries out the turn's commands, with time-outs and cancellation, and
-sends back what happened.
+"""The driver of a turn: it carries out the turn's commands, and sends back what happened.
+
+Time-outs and cancellation are its own.
 """
 
 import asyncio
@@ -66,8 +67,9 @@ class Ports(msgspec.Struct, frozen=True):
     now: Callable[[], float]
     observer: TurnObserver = NO_OBSERVER
     note_progress: Note = _note_nothing
-    """Told of the last response that the provider has, and of what its calls gave so far: never of
-    an earlier one.
+    """Told of the last response that the provider has, and of what its calls gave so far.
+
+    It is never told of an earlier response.
     """
     reasoning: ReplayableReasoning = msgspec.field(default_factory=ReplayableReasoning)
     report: Callable[[str], None] = lambda _: None
@@ -107,8 +109,9 @@ class TurnDriver:
         self._messages: list[tuple[bytes, ...]] = []
         """The hidden messages of each round, as they were written once."""
         self._replayable_maker = ""
-        """The provider and model that this model call asks for responses that can be sent back
-        whole; "" where it asks for none.
+        """The provider and model that this model call asks for replayable responses.
+
+        Such responses can be sent back whole. It is "" where none are asked for.
         """
         self._reported: set[str] = set()
         self._is_replaying = True
@@ -123,9 +126,7 @@ class TurnDriver:
         """True if the turn is cancelled because the proxy ends, and not because its runner left."""
 
     async def ask(self, command: AskModel) -> ModelReplied | ModelFailed:
-        """Get one response of the model: the recorded one, or a new one within the time that is
-        left of the turn.
-        """
+        """Get one response of the model: the recorded one, or a new one in the turn's time left."""
         await self._record_unmade(command.rounds)
         self.rounds = command.rounds
         self.results = []
@@ -245,8 +246,9 @@ class TurnDriver:
             self._is_replaying = False
 
     async def _record_unmade(self, rounds: tuple[Round, ...]) -> None:
-        """Record the calls of closed rounds that were not made, mostly for want of time: the model
-        is shown that now.
+        """Record the calls of closed rounds that were not made, mostly for want of time.
+
+        The model is shown now that they were not.
         """
         for past in rounds[len(self.rounds) :]:
             places = _places(past.response)
@@ -359,8 +361,9 @@ class TurnDriver:
         return self._ports.now()
 
     def partial_rounds(self) -> tuple[Round, ...]:
-        """Return the rounds of a turn that did not end by itself; the open one has what has run of
-        it.
+        """Return the rounds of a turn that did not end by itself.
+
+        The open round has the results of what has run of it.
         """
         if self.response is None or not self.results:
             return self.rounds
@@ -374,8 +377,9 @@ class TurnDriver:
         return tuple(response.usage for response in responses)
 
     def last_round(self) -> Round | None:
-        """Return the last response that the provider has, as far as it is answered; None if that
-        is not known.
+        """Return the last response that the provider has, as far as it is answered.
+
+        Return None if that is not known.
         """
         if self.response is None or self._is_replaying:
             return None
@@ -429,8 +433,9 @@ def _places(response: ModelResponse) -> dict[str, int]:
 
 
 async def _final_result(task: asyncio.Future[ToolResult], call: ToolCall) -> ToolResult:
-    """Return the result of a call whose runner has left: a write's own, within its time; a read is
-    canceled.
+    """Return the result of a call whose runner has left.
+
+    A write is given its time, and its own result counts; a read is canceled.
     """
     is_read = call.tool is not None and call.tool.effect == "read"
     if is_read and not task.done():

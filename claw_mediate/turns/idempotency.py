@@ -1,5 +1,6 @@
-"""The lookup of retries: a runner that sends a request again finds its turn
-(docs/spec/mediation.md section 5).
+"""The lookup of retries: a runner that sends a request again finds its turn.
+
+The rules are in docs/spec/mediation.md section 5.
 
     the same request, within 10 minutes     what happens
     ──────────────────────────────────────  ────────────────────────────────────────────────────
@@ -141,8 +142,9 @@ class RetryLookup:
         *,
         says_retry: bool,
     ) -> CompletedTurn | Resume | Literal["overtaken"] | None:
-        """Find the attempt to go on with; if there is none, enter a new turn, ``turn_id``, and
-        return None.
+        """Find the attempt to go on with.
+
+        If there is none, enter a new turn, ``turn_id``, and return None.
         """
         rest = await self._find_rest(agent_id, cut)
         if rest is not None:
@@ -179,8 +181,9 @@ class RetryLookup:
     async def _take(
         self, past: PreviousAttempt, known_by: RequestFingerprint, awaited: str, *, says_retry: bool
     ) -> CompletedTurn | Resume | None:
-        """Return the answer of an attempt that is over, if this request is to get it, or resume
-        the attempt; None if neither can be.
+        """Return the answer of an attempt that is over, or resume the attempt.
+
+        Return None if this request is to get neither.
         """
         was_awaited = past.turn_id == awaited
         is_wanted = past.state == "answered" or _is_retried(past, known_by, says_retry=says_retry)
@@ -222,8 +225,9 @@ class RetryLookup:
         return past
 
     async def _close(self, past: PreviousAttempt, known_by: RequestFingerprint) -> None:
-        """End a turn whose process died: nothing goes on with it, and no other one can begin as
-        long as it seems to run.
+        """End a turn whose process died.
+
+        Nothing goes on with it, and no other can begin as long as it seems to run.
         """
         if past.state in {"running", "abandoned"} and await self._journal.resume(past, known_by):
             await self._journal.end(past.turn_id, None)
@@ -268,8 +272,9 @@ class RetryLookup:
 def _may_be_delivered(
     past: PreviousAttempt, known_by: RequestFingerprint, *, says_retry: bool
 ) -> bool:
-    """Return whether it matters that the answer may be delivered by now: a runner that retries
-    gets it again in any case.
+    """Return whether it matters that the answer may be delivered by now.
+
+    A runner that says that it retries gets it again in any case.
     """
     return past.state == "answered" and not _is_retried(past, known_by, says_retry=says_retry)
 
@@ -281,8 +286,9 @@ def _is_overtaken(past: PreviousAttempt, known_by: RequestFingerprint) -> bool:
 
 
 def _is_retried(past: PreviousAttempt, known_by: RequestFingerprint, *, says_retry: bool) -> bool:
-    """Return whether the runner says that it sends this attempt again, and not the same words once
-    more.
+    """Return whether the runner says that it sends this attempt again.
+
+    Without that, it may be the same words once more.
     """
     key = known_by.idempotency_key
     return says_retry or (bool(key) and key == past.idempotency_key)

@@ -1,5 +1,6 @@
-"""Requests whose path names a response or conversation that a provider keeps
-(docs/spec/responses.md section 10).
+"""Requests whose path names a response or conversation that a provider keeps.
+
+The rules are in docs/spec/responses.md section 10.
 
     GET    responses/{id}               the response as the runner may read it
     GET    responses/{id}/input_items   without hidden items; its pages are made of what is left
@@ -54,10 +55,10 @@ from claw_mediate.providers.failover import (
 from claw_mediate.providers.routing import Requester, Router, new_turn_id
 from claw_mediate.turns.kept.fetched_document import FailedFetchError, answer_with, whole_body
 from claw_mediate.turns.kept.provider_objects import Owners
+from claw_mediate.turns.other_paths import check_names_none
 from claw_mediate.turns.passthrough import (
     ForwardDetails,
     Passthrough,
-    check_names_none,
     has_policy,
 )
 from claw_state.ownership import KeptObject
@@ -263,8 +264,9 @@ class KeptObjects:
             after = last
 
     async def _concealment(self, asked: ObjectRequest) -> Concealment:
-        """Return what is hidden of a list, which has the items of all that the object goes on
-        from.
+        """Return what is hidden of a list.
+
+        The list has the items of all that the object goes on from.
         """
         chain, is_whole = await self._ownership.find_chain(asked.agent, asked.record)
         ids = frozenset(each for record in chain for each in record.hidden_ids)

@@ -1,22 +1,7 @@
-"""Requests that are not mediated: where they go, with which key, and what is recorded of them.
+"""Requests that are forwarded: where they go, with which key, and what is recorded of them.
 
 The host (``mitm``) sends the bytes; this module decides to whom, and records the outcome.
 A request that asks a model is a line of history like a mediated turn; others are events of the log.
-
-Requests on known paths of no dialect (embeddings, images, audio, …), by where their row says that
-they name a model:
-
-    nowhere    forwarded, unread
-    optional   with a model: the policy clamps it, the budget counts it, history has a line of it;
-               without: forwarded
-    required   the same; where the model can't be read, an agent with a policy is refused
-    hidden     counted; an agent with a policy is refused
-
-A row may say that it is counted without a model too. Under a policy, other members that name models
-are clamped like fallbacks are (``core/model_names``), and a body that can't be read is refused. Of
-an agent without one, JSON and forms are read as far as ``body_size_limit`` goes, so that the
-model's prefix picks the provider; all else streams. What was read for a decision is sent unpacked:
-nobody can unpack another body than the one that was decided about.
 """
 
 import asyncio
@@ -35,8 +20,7 @@ from msgspec.structs import replace
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.agents.directory import Agent
-from claw_mediate.core import json_splice
-from claw_mediate.core.api_paths import creates_object, find_kept, is_batch
+from claw_mediate.core.api_paths import find_kept
 from claw_mediate.core.cost import ReceivedAnswer
 from claw_mediate.core.http import (
     Forward,
@@ -46,18 +30,16 @@ from claw_mediate.core.http import (
     refuse,
     respond,
 )
-from claw_mediate.core.json_outline import decode_request_outline
-from claw_mediate.core.known_paths import KnownPath
 from claw_mediate.core.model_names import find_model_headers
 from claw_mediate.core.model_policy import Candidate, PoolKey, Provider
-from claw_mediate.core.object_ids import AnswerShape, GivenObject, shape_of_answer
+from claw_mediate.core.object_ids import AnswerShape, GivenObject
 from claw_mediate.core.stream_usage import ask_for_usage, has_optional_usage
-from claw_mediate.dialects.base import RunnerRequest, UnreadableRequestError
-from claw_mediate.dialects.model_only import NO_DIALECT, read_other_path, view_without_model
+from claw_mediate.dialects.base import RunnerRequest
+from claw_mediate.dialects.model_only import NO_DIALECT
 from claw_mediate.http.headers import json_type, names_containing, provider_auth
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.key_answers import KeyAnswer, needs_body
-from claw_mediate.providers.paths import BODYLESS, PathTables, provider_target
+from claw_mediate.providers.paths import PathTables, provider_target
 from claw_mediate.providers.registry import ProviderRegistry
 from claw_mediate.providers.request_credentials import AgentRequest
 from claw_mediate.providers.routing import (
@@ -66,15 +48,12 @@ from claw_mediate.providers.routing import (
     Requester,
     Route,
     Router,
-    find_other_models,
     new_turn_id,
     replace_model,
 )
-from claw_mediate.turns.budgets import Admission, Budgets
+from claw_mediate.turns.budgets import Admission
 from claw_mediate.turns.context import RequestContext, TurnResult
-from claw_mediate.turns.kept.fetched_document import answer_with
-from claw_mediate.turns.kept.object_lists import ObjectLists
-from claw_mediate.turns.kept.provider_objects import RECORDED_ELSEWHERE, Owners
+from claw_mediate.turns.kept.provider_objects import Owners
 from claw_mediate.turns.recorder import Recorder
 from claw_state.ownership import KeptObject, ProviderObject
 
@@ -108,6 +87,7 @@ class ForwardDetails:
     """The facts about a request that is forwarded, in addition to its view."""
 
     redactor: Redactor | None = None
+    """What hides the secrets of this request; None: one is made."""
     purpose: Purpose = "answer"
     """A count of tokens is no line of history; a side request is not remembered."""
     kept: KeptObject | None = None
@@ -156,8 +136,9 @@ class Passthrough:
         view: RunnerRequest | None,
         about: ForwardDetails = _ORDINARY,
     ) -> RunnerResponse | Forward:
-        """Return where the view's bytes go, with the credential swapped and the model's prefix
-        removed, or a refusal.
+        """Return where the view's bytes go, or a refusal.
+
+        The credential is swapped, and the prefix of the model is removed.
         """
         requester = Requester(admitted.agent, new_turn_id())
         named = about.kept or about.named_object
@@ -178,6 +159,7 @@ class Passthrough:
             self._give_back(provider, key)
             return self._paths.refuse(admitted.agent, request)
 
+        # The body as this provider and model take it.
         route = Route(requester, request.path, [], [candidate])
         hides_usage = False
         if view is not None:
@@ -189,41 +171,47 @@ class Passthrough:
 
         redactor = about.redactor or self._redactor(admitted)
         context = self._begin(request, view, route, about, redactor)
+        handle = PassthroughHandle(
+            context=context,
+            provider=provider,
+            key=key,
+            started=time.monotonic(),
+            is_dialect=is_dialect,
+            kept_as=about.kept_as,
+            conversation=_conversation(view, about),
+            scope=part.scope(candidate),
+            hides_usage=hides_usage,
+            gives=about.gives,
+        )
+
+        secret = key.secret if key else None
+        content_type = json_type(request.header("content-type")) if about.is_json else None
         return Forward(
             *target,
-            credential=provider_auth(provider, key.secret if key else None),
+            credential=provider_auth(provider, secret),
             write_refusal=partial(_unreached, request.path, provider.name),
             body=_sent_body(request, view, about),
             dropped_headers=self._dropped_headers(admitted, request),
-            content_type=json_type(request.header("content-type")) if about.is_json else None,
-            handle=PassthroughHandle(
-                context=context,
-                provider=provider,
-                key=key,
-                started=time.monotonic(),
-                is_dialect=is_dialect,
-                kept_as=about.kept_as,
-                conversation=_conversation(view, about),
-                scope=part.scope(candidate),
-                hides_usage=hides_usage,
-                gives=about.gives,
-            ),
+            content_type=content_type,
+            handle=handle,
         )
 
     async def _adapt(
         self, request: Request, view: RunnerRequest, route: Route, about: ForwardDetails
     ) -> tuple[RunnerRequest, bool]:
-        """Return the view as its candidate takes it, and whether its stream is asked for a usage
-        that the runner does not want.
+        """Return the view as its candidate takes it.
 
-        Raise ``JsonSpliceError``.
+        Return also whether its stream is asked for a usage that the runner does not want. Raise
+        ``JsonSpliceError``.
         """
-        candidate, agent = route.candidate, route.requester.agent
+        candidate = route.candidate
+        agent = route.requester.agent
         write_body = partial(self._routing.body_for_model, agent, view, candidate.model)
         body = await compute(len(view.body), write_body)
         if about.admission is None:
             return replace(view, body=body), False
 
+        # Only its usage tells what a stream cost an agent with a limit in dollars.
         write_usage = partial(_with_usage, request, view, body, candidate.provider)
         with_usage = await compute(len(body), write_usage)
         return replace(view, body=with_usage or body), with_usage is not None
@@ -255,8 +243,9 @@ class Passthrough:
         return context
 
     def _give_back(self, provider: Provider, key: PoolKey | None) -> None:
-        """Record that a key was not sent after all: it may be a dead one, which only this request
-        would have tried.
+        """Record that a key was not sent after all.
+
+        It may be a dead one, which only this request would have tried.
         """
         if key is not None:
             self._registry.record_response(provider, key, KeyAnswer(0))
@@ -264,14 +253,12 @@ class Passthrough:
     def _target(
         self, provider: Provider, request: Request, *, is_dialect: bool
     ) -> tuple[str, str] | None:
-        """Return base URL and path with query at a provider; None where the path is not known
-        there.
-        """
+        """Return base URL and path with query at a provider; None for a path unknown there."""
         match = self._paths.find_at(provider, request)
         if match is not None:
             return provider_target(provider, match, request.path)
 
-        # A dialect's path, or that of a stored object, which were decided about as such.
+        # A dialect's path, or that of a kept object, which were decided about as such.
         if is_dialect or find_kept(request.path) is not None:
             return provider.base_url, provider.strip_base_path(request.path)
 
@@ -282,8 +269,9 @@ class Passthrough:
         return self._routing.refuse_by_policy(agent, request, message)
 
     def note_id(self, handle: PassthroughHandle, object_id: str) -> None:
-        """Save what the provider keeps of a request, under its id, which has just come: the runner
-        may name it next.
+        """Save the record of what the provider keeps of a request, under its id.
+
+        The id has just come, and the runner may name it next.
         """
         if handle.kept_as is None:
             return
@@ -303,8 +291,9 @@ class Passthrough:
         self._objects.save_soon(handle.context.agent, given, handle.provider.name, key)
 
     async def finish_noting(self) -> None:
-        """Wait until the objects that were noted are saved: the runner may name them at another
-        proxy next.
+        """Wait until the objects that were noted are saved.
+
+        The runner may name them at another proxy next.
         """
         await self._objects.finish()
 
@@ -336,54 +325,53 @@ class Passthrough:
         return respond(result.status, result.body, result.content_type, result.retry_after)
 
     def _dropped_headers(self, admitted: Identity, request: Request) -> tuple[str, ...]:
-        """Return the names of the headers that are not sent, in addition to those of every
-        request.
-        """
+        """Return the headers that are not sent, in addition to those that never are."""
         holding = names_containing(request.headers, admitted.secret)
         if not has_policy(admitted.agent):
             return holding
         return (*holding, *find_model_headers(request.headers))
 
-    def note_status(self, ticket: PassthroughHandle, status: int, retry_after: str) -> None:
+    def note_status(self, handle: PassthroughHandle, status: int, retry_after: str) -> None:
         """Note the provider's status: a key that was throttled is not used for the next request."""
         if not needs_body(status):
-            self._note_key(ticket, status, retry_after=retry_after)
+            self._note_key(handle, status, retry_after=retry_after)
 
     def record_end(
         self,
-        ticket: PassthroughHandle,
+        handle: PassthroughHandle,
         status: int,
         answer: ReceivedAnswer,
         body: bytes,
         *,
         whole: bool,
     ) -> None:
-        """Record the response, which went through (``whole``) or broke off; ``body`` is the
-        beginning of it.
+        """Record the response, which went through (``whole``) or broke off.
+
+        ``body`` is the beginning of it.
         """
         if not whole:
-            self._note_key(ticket, 0)
+            self._note_key(handle, 0)
         elif status == HTTPStatus.TOO_MANY_REQUESTS:
             # Its head was noted; only its body says whether it is about the account.
-            self._note_key(ticket, status, body, is_noted=True)
+            self._note_key(handle, status, body, is_noted=True)
         elif needs_body(status):
-            self._note_key(ticket, status, body)
+            self._note_key(handle, status, body)
 
-        latency_ms = round((time.monotonic() - ticket.started) * 1000)
+        latency_ms = round((time.monotonic() - handle.started) * 1000)
         is_ok = whole and status < HTTPStatus.BAD_REQUEST
-        if is_ok and ticket.conversation is not None:
+        if is_ok and handle.conversation is not None:
             # The results that it waited for went along, and no earlier turn of it can be resumed.
             settled = msgspec.structs.replace(
-                ticket.conversation, pending_results=b"", turn=ticket.context.turn_id
+                handle.conversation, pending_results=b"", turn=handle.context.turn_id
             )
-            self._ownership.save_soon(ticket.context.agent, settled)
+            self._ownership.save_soon(handle.context.agent, settled)
 
         result = TurnResult(status, is_ok, body, latency_ms=latency_ms)
-        self._recorder.record_forwarded(ticket.context, result, answer)
+        self._recorder.record_forwarded(handle.context, result, answer)
 
     def _note_key(
         self,
-        ticket: PassthroughHandle,
+        handle: PassthroughHandle,
         status: int,
         body: bytes = b"",
         *,
@@ -394,14 +382,14 @@ class Passthrough:
 
         ``is_noted``: its status was recorded before, and only its code is new.
         """
-        if ticket.key is None:
+        if handle.key is None:
             return
 
-        asked = ticket.context.request
+        asked = handle.context.request
         request = AgentRequest(asked.path, asked.headers, asked.body)
-        scope = None if is_noted else ticket.scope
-        answer = KeyAnswer(status, body, retry_after, scope, ticket.is_dialect, request)
-        self._registry.record_response(ticket.provider, ticket.key, answer)
+        scope = None if is_noted else handle.scope
+        answer = KeyAnswer(status, body, retry_after, scope, handle.is_dialect, request)
+        self._registry.record_response(handle.provider, handle.key, answer)
 
     def _redactor(self, admitted: Identity) -> Redactor:
         return Redactor(
@@ -411,8 +399,9 @@ class Passthrough:
     def _no_key(
         self, request: Request, candidates: Sequence[Candidate], part: LimitedPart
     ) -> RunnerResponse:
-        """Return the refusal where no key is usable: keys that rest will be back, dead ones will
-        not.
+        """Return the refusal where no key is usable.
+
+        Keys that rest will be back (503 with a time); dead ones will not (502).
         """
         seconds = min(
             self._registry.wait(candidate.provider, part.scope(candidate))
@@ -427,9 +416,7 @@ class Passthrough:
 
 
 def _conversation(view: RunnerRequest | None, about: ForwardDetails) -> KeptObject | None:
-    """Return the conversation that the provider puts a request into; None where it puts it into
-    none.
-    """
+    """Return the conversation that the provider puts a request into; None without one."""
     if view is None or not view.conversation or about.purpose == "count":
         return None
     return about.kept
@@ -438,8 +425,9 @@ def _conversation(view: RunnerRequest | None, about: ForwardDetails) -> KeptObje
 def _with_usage(
     request: Request, view: RunnerRequest, body: bytes, provider: Provider
 ) -> bytes | None:
-    """Return the body of a stream that asks for its usage; None if it has one anyway, or asks for
-    it itself.
+    """Return the body of a stream that asks for its usage.
+
+    Return None if the stream has one anyway, or its runner asks for it.
     """
     if not view.stream or view.model_span is not None or provider.host in _SEND_USAGE_ANYWAY:
         return None
@@ -458,8 +446,9 @@ def _limited_part(view: RunnerRequest | None, about: ForwardDetails) -> LimitedP
 def _recorded(
     request: Request, view: RunnerRequest | None, model: str
 ) -> tuple[Request, RunnerRequest | None]:
-    """Return what is recorded of a request and its view: of a form its fields, in place of its
-    files.
+    """Return what is recorded of a request and its view.
+
+    Of a form, that is its fields in place of its files.
     """
     if view is None or view.history_body is None:
         return request, view
@@ -485,231 +474,7 @@ def _unreached(path: str, provider: str) -> bytes:
     return build_error_body(path, 502, "provider_unreachable", message)
 
 
-_HIDDEN = "on this path its body does not name it"
-_COST = (
-    "the agent has a limit in dollars, and nothing of this request tells what it costs: "
-    "send its requests one by one, or take limit-usd out of the agent's budget and set max-requests"
-)
-_BATCH = "the requests of a batch stand in a file, and could name responses of another agent's"
-
-
-class _Batch(msgspec.Struct):
-    endpoint: str = ""
-
-
-_batch_decoder = msgspec.json.Decoder(_Batch)
-
-
-class OtherPaths:
-    """The requests on known paths of no dialect."""
-
-    def __init__(
-        self,
-        passthrough: Passthrough,
-        paths: PathTables,
-        budgets: Budgets,
-        owners: Owners,
-        lists: ObjectLists,
-    ) -> None:
-        self._passthrough = passthrough
-        self._paths = paths
-        self._ownership, self._objects = owners
-        self._lists = lists
-        self._budgets = budgets
-
-    def must_read(self, agent: Agent, request: Request) -> bool:
-        """Return whether the body must be there before the request is decided about."""
-        if request.method.upper() in BODYLESS:
-            return True  # that is, it must be seen that there is none
-        if self._objects.must_read(request):
-            return True
-
-        place = self._row(request).model
-        if place == "nowhere":
-            return False
-        if has_policy(agent):
-            return place != "hidden"
-        return _is_structured(request) or is_batch(request.path)
-
-    async def decide(
-        self, admitted: Identity, request: Request, body: bytes
-    ) -> RunnerResponse | Forward:
-        """Decide about a request by its body: unpacked, and without the agent's credential."""
-        row = self._row(request)
-        is_form = _content_type(request).lower().startswith("multipart/")
-        is_json = bool(body.strip()) and not is_form
-        if row.model == "nowhere":
-            # What may name objects is read as JSON, or refused.
-            is_json = is_json and self._objects.must_read(request)
-            return await self._forward(admitted, request, None, body, is_json=is_json)
-
-        try:
-            view = await compute(len(body), partial(read_other_path, body, _content_type(request)))
-            if has_policy(admitted.agent) and view is None:
-                await compute(len(body), partial(check_names_none, request, body))
-        except (UnreadableRequestError, json_splice.JsonSpliceError) as error:
-            return await self._decide_unknown(admitted, request, row, str(error), body=body)
-
-        if row.model == "hidden" or (row.model == "required" and view is None):
-            reason = "its body names none"
-            return await self._decide_unknown(admitted, request, row, reason, view, body)
-
-        view = view or _counted(row, body)
-        return await self._forward(admitted, request, view, body, is_json=is_json)
-
-    async def decide_unread(
-        self, admitted: Identity, request: Request, reason: str = ""
-    ) -> RunnerResponse | Forward:
-        """Decide about a request whose body is not read; ``reason``: why it is not."""
-        if request.method.upper() in BODYLESS and reason:
-            return self._paths.refuse_body(admitted.agent, request)
-
-        request = self._paths.canonical(request, self._paths.find(request))
-        return await self._decide_unknown(admitted, request, self._row(request), reason)
-
-    async def _decide_unknown(
-        self,
-        admitted: Identity,
-        request: Request,
-        row: KnownPath,
-        reason: str,
-        view: RunnerRequest | None = None,
-        body: bytes | None = None,
-    ) -> RunnerResponse | Forward:
-        """Decide about a request whose model is not known.
-
-        ``reason``: why; ``view``: what its body says of it; ``body``: None where it is not there.
-        """
-        if row.model != "nowhere" and has_policy(admitted.agent):
-            reason = _HIDDEN if row.model == "hidden" else reason
-            message = (
-                "the agent has a model policy, and the model of this request can't be read: "
-                f"{reason}"
-            )
-            return self._passthrough.refuse_by_policy(admitted.agent, request, message)
-
-        counted = _counted(row, request.body if body is None else body)
-        return await self._forward(admitted, request, view or counted, body)
-
-    async def _forward(
-        self,
-        admitted: Identity,
-        request: Request,
-        view: RunnerRequest | None,
-        body: bytes | None,
-        *,
-        is_json: bool = False,
-    ) -> RunnerResponse | Forward:
-        begins_batch = self._ownership.is_checked and is_batch(request.path)
-        if begins_batch and await compute(len(request.body), partial(_may_name_responses, request)):
-            return refuse(request.path, 403, "batch_not_allowed", _BATCH, param="endpoint")
-        if self._row(request).hides_cost and self._budgets.has_limit_usd(admitted.agent):
-            return refuse(request.path, 403, "cost_not_known", _COST)
-
-        about = await self._check_objects(admitted, request, body)
-        if isinstance(about, RunnerResponse):
-            return about
-
-        admission: Admission | None = None
-        if view is not None:
-            found = await self._budgets.admit(admitted.agent, request, view)
-            if isinstance(found, RunnerResponse):
-                return found
-            admission = found
-
-        creates = creates_object(request.method, request.path)
-        model = view.model if view is not None else ""
-        with self._budgets.held(admitted.agent, model, admission):
-            details = dataclasses.replace(
-                about,
-                kept_as=KeptObject("", "", "") if creates else None,
-                admission=admission,
-                is_read=body is not None,
-                is_json=is_json,
-                body=body,
-            )
-            return await self._passthrough.forward(admitted, request, view, details)
-
-    async def _check_objects(
-        self, admitted: Identity, request: Request, body: bytes | None
-    ) -> ForwardDetails | RunnerResponse:
-        """Return what is known of the objects that a request names or makes; the refusal; or the
-        agent's part of a list.
-        """
-        named = await self._objects.check_other(admitted.agent, request, body)
-        if isinstance(named, RunnerResponse):
-            return named
-
-        match = self._objects.find_path(request)
-        if match is None:
-            return ForwardDetails()
-
-        is_own_list = match.row.lists is not None and match.row.lists not in RECORDED_ELSEWHERE
-        if not is_own_list or not self._objects.is_checked:
-            return ForwardDetails(named_object=named, gives=shape_of_answer(match))
-
-        provider = await self._lists.find_provider(admitted, request, match)
-        if isinstance(provider, RunnerResponse):
-            return provider
-
-        page = self._lists.read(admitted, request, match, provider)
-        fetch = answer_with(self._objects.error_path(request), page)
-        return await self._passthrough.record_fetch(admitted, request, provider, fetch)
-
-    def _row(self, request: Request) -> KnownPath:
-        match = self._paths.find(request)
-        return match.row if match is not None else _UNKNOWN
-
-
-_UNKNOWN = KnownPath((), "", "hidden", is_counted=True)
-"""The row of a path that is in no table. ``Mediator.admit`` refuses such a path before."""
-
-
-def _counted(row: KnownPath, body: bytes) -> RunnerRequest | None:
-    """Return the view of a request whose model is not known, where budgets count it."""
-    return view_without_model(body) if row.is_counted else None
-
-
-def check_names_none(request: Request, body: bytes) -> None:
-    """Raise ``UnreadableRequestError`` for a request that names models, though not by ``model``."""
-    is_object = body.lstrip(b" \t\r\n").startswith(b"{")
-    if body.strip() and not is_object:
-        raise UnreadableRequestError("the body is not one JSON object")
-
-    view = view_without_model(body) if is_object else None
-    named = find_other_models(request, view)
-    if named:
-        raise UnreadableRequestError(f"{named[0].member!r} names one, and 'model' does not")
-
-
-def _may_name_responses(request: Request) -> bool:
-    """Return whether a request begins a batch of the Responses protocol, or can be read as one."""
-    if request.method.upper() != "POST":
-        return False
-    if request.header("content-encoding"):
-        return True
-
-    try:
-        json_splice.check_utf8(request.body)
-        endpoint = decode_request_outline(_batch_decoder, request.body).endpoint
-        json_splice.find_members(request.body, ["endpoint"])
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, json_splice.JsonSpliceError):
-        return True
-    return find_kept("/" + endpoint) is not None
-
-
 def has_policy(agent: Agent) -> bool:
     """Return whether a model policy says which models an agent may ask."""
     policy = agent.metadata.model_policy
     return policy is not None and bool(policy.allowed)
-
-
-def _content_type(request: Request) -> str:
-    """Return the content type; where it is named twice, one that is no form's."""
-    values = request.header("content-type")
-    return values[0] if len(values) == 1 else ", ".join(values)
-
-
-def _is_structured(request: Request) -> bool:
-    content_type = _content_type(request).lower()
-    return "json" in content_type or content_type.startswith("multipart/form-data")

@@ -61,14 +61,17 @@ from claw_state.url import StoreError
 _MAX_CATALOGS = 256
 type _Entered = RunningTurn | CompletedTurn | RunnerResponse
 type _CatalogKey = tuple[str, frozenset[str], int, bool, frozenset[str]]
-"""Agent, names of the runner's own tools, room, whether the runner may have others, names that were
-managed earlier.
+"""The key of a cached catalog.
+
+It is the agent, the names of the runner's own tools, the room, whether the runner may have others,
+and the names that were managed earlier.
 """
 
 
 class RequestPreparer:
-    """Makes the requests for providers. Catalogs are cached: the same manifest gives the same
-    one.
+    """Makes the requests for providers.
+
+    Catalogs are cached: the same manifest gives the same one.
     """
 
     def __init__(self, continuity: Continuity, log: EventLog) -> None:
@@ -104,8 +107,9 @@ class RequestPreparer:
         return PreparedRequest(catalog, build, maker, size, b",".join(hidden.values()))
 
     async def remind(self, incoming: DialectRequest) -> DialectRequest:
-        """Return a request that is not mediated with its hidden rounds: a summary of a conversation
-        is to know of them.
+        """Return a request that is not mediated with its hidden rounds.
+
+        A summary of a conversation is to know of them.
         """
         view, dialect = incoming.view, incoming.dialect
         found = await self._continuity.find_hidden_rounds(incoming, _session(incoming), None)
@@ -150,14 +154,16 @@ class RequestPreparer:
 
 @dataclass(slots=True, weakref_slot=True)
 class _EntryLock:
-    """A lock that lets equal requests, or the requests of one conversation, enter their turns one
-    at a time.
+    """A lock that lets some requests enter their turns one at a time.
+
+    They are equal requests, or the requests of one conversation.
     """
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     awaited: CompletedTurn | None = None
-    """The turn in another process that the first of them waited for: the others have waited as
-    long, so it is theirs, too.
+    """The turn in another process that the first of them waited for.
+
+    The others have waited as long, so it counts for them, too.
     """
 
 
@@ -234,8 +240,9 @@ class TurnPipeline:
             return await self._pass(incoming, "side request", admission)
 
     async def _forward_without_tools(self, incoming: DialectRequest) -> RunnerResponse | Forward:
-        """Forward a request that is offered no tools: the agent has none, or the form of the
-        request rules them out.
+        """Forward a request that is offered no tools.
+
+        The agent has none, or the form of the request rules them out.
         """
         admission = await self._admit(incoming)
         if isinstance(admission, RunnerResponse):
@@ -253,8 +260,9 @@ class TurnPipeline:
             return await self._pass(incoming, admission=admission)
 
     async def _forward_count(self, incoming: DialectRequest) -> RunnerResponse | Forward:
-        """Count tokens as they would be spent: with the managed tools, the hidden rounds and the
-        context.
+        """Count tokens as they would be spent.
+
+        The managed tools, the hidden rounds and the context are counted, too.
         """
         view = incoming.view
         text = await self._prompt_text(incoming)
@@ -317,8 +325,10 @@ class TurnPipeline:
     async def _enter_conversation(
         self, incoming: DialectRequest, known_by: RequestFingerprint
     ) -> _Entered:
-        """Enter a turn; in a conversation that the provider keeps, only after its other turns,
-        here or in another process.
+        """Enter a turn.
+
+        In a conversation that the provider keeps, wait for its other turns first, also for those of
+        other processes.
         """
         conversation = incoming.view.conversation
         if not conversation:
@@ -348,9 +358,7 @@ class TurnPipeline:
     async def _is_elsewhere(
         self, incoming: DialectRequest, known_by: RequestFingerprint, turn_id: str
     ) -> bool:
-        """Return whether another turn runs in another process; if that can't be read, it does
-        not.
-        """
+        """Return whether another turn runs in another process; False if that can't be read."""
         if not turn_id:
             return False
         try:
@@ -398,8 +406,9 @@ class TurnPipeline:
                 await self._turns.abandon(turn_id)
 
     def _refuse_overtaken(self, incoming: DialectRequest) -> RunnerResponse:
-        """Refuse the retry of a failed turn whose conversation went on without it
-        (docs/spec/responses.md section 11).
+        """Refuse the retry of a failed turn whose conversation went on without it.
+
+        The rule is in docs/spec/responses.md section 11.
         """
         self._log_intervention(incoming, "retry_overtaken")
         message = (
@@ -474,8 +483,9 @@ class TurnPipeline:
     def _conversation(
         self, incoming: DialectRequest, route: Route, catalog: ToolCatalog
     ) -> KeptConversation | None:
-        """Return the conversation that the provider puts the request into; None where it keeps
-        none.
+        """Return the conversation that the provider puts the request into.
+
+        Return None where it keeps none.
         """
         kept = incoming.view.kept
         if kept is None or not kept.conversation:
@@ -491,16 +501,18 @@ class TurnPipeline:
     async def _admit(
         self, incoming: DialectRequest, turn_id: str = ""
     ) -> RunnerResponse | Admission | None:
-        """Count the request in the agent's budget; return the refusal when that is spent, or what
-        is reserved.
+        """Count the request in the agent's budget, and return what is reserved for it.
+
+        Return the refusal if the budget is spent.
         """
         if incoming.only_counts:
             return None
         return await self._budgets.admit(incoming.agent, incoming.request, incoming.view, turn_id)
 
     async def _prompt_text(self, incoming: DialectRequest) -> str:
-        """Return the text for the end of the system prompt; "" for an agent without any, whose
-        requests pass unchanged.
+        """Return the text for the end of the system prompt.
+
+        It is "" for an agent without any, whose requests pass unchanged.
         """
         if incoming.view.bypass == NOT_READ or not self._prompt.has_context(incoming.agent):
             return ""
@@ -541,8 +553,9 @@ class TurnPipeline:
 
 
 def _headers_for_model(incoming: DialectRequest) -> list[tuple[str, str]]:
-    """Return the headers of a turn's requests: of an agent with a policy, none that names a
-    model.
+    """Return the headers of a turn's requests.
+
+    For an agent with a policy, headers that name a model are left out.
     """
     own = of_json(provider_headers(incoming.request.headers, incoming.admitted.secret))
     if has_policy(incoming.agent):
@@ -552,8 +565,9 @@ def _headers_for_model(incoming: DialectRequest) -> list[tuple[str, str]]:
 
 
 def _session(incoming: DialectRequest) -> str:
-    """Return the name of the conversation: the runner's, or that of the object that it goes on
-    from.
+    """Return the name of the conversation.
+
+    It is the runner's name, or that of the object that the request goes on from.
     """
     session = read_session_id(incoming.request.headers, incoming.view.session_hints)
     if session or incoming.predecessor is None:

@@ -53,8 +53,9 @@ _UNKNOWN_COST = Cost(None)
 
 
 def tool_trace(rounds: Sequence[Round], redactor: Redactor) -> list[JsonObject]:
-    """Return the record of every round that the proxy answered, rejected ones too
-    (``claw_contract.history.RoundRecord``).
+    """Return the record of every round that the proxy answered, also of rejected ones.
+
+    Each is a ``claw_contract.history.RoundRecord``.
     """
     trace: list[JsonObject] = []
     for past in rounds:
@@ -70,8 +71,7 @@ def tool_trace(rounds: Sequence[Round], redactor: Redactor) -> list[JsonObject]:
 
 
 def call_record(result: ToolResult, redactor: Redactor, limit: int = MAX_BODY_BYTES) -> JsonObject:
-    """Return the record of a call (``ToolCallRecord``), with its arguments and its result in their
-    exact JSON.
+    """Return the ``ToolCallRecord`` of a call; its arguments and its result are its exact JSON.
 
     Arguments of more than ``limit`` bytes are cut and marked, as a body is.
     """
@@ -123,8 +123,9 @@ def usage_members(usage: UsageRecord) -> JsonObject:
 
 
 def _token_counts(usage: JsonObject) -> dict[str, int]:
-    """Return the counts of a provider's usage object, in OpenAI's member names or in Anthropic's; 0
-    for what is no count.
+    """Return the counts of a provider's usage object; 0 for what is no count.
+
+    The members have OpenAI's names or Anthropic's.
     """
     details = usage.get("prompt_tokens_details", usage.get("input_tokens_details"))
     if isinstance(details, dict):
@@ -191,8 +192,9 @@ class Recorder:
     def record_forwarded(
         self, context: RequestContext, result: TurnResult, answer: ReceivedAnswer
     ) -> None:
-        """Record a forwarded request that is over; the result's body is the beginning of the
-        response.
+        """Record a forwarded request that is over.
+
+        The body of ``result`` is the beginning of the response.
         """
         usage, admission = answer.usage, context.admission
         cost = self._budgets.cost_of_answer(context.provider, context.model, answer, admission)
@@ -223,8 +225,9 @@ class Recorder:
         call: ToolResult,
         wall_ms: int,
     ) -> None:
-        """Record a call that the runner made at the broker: a turn of one call that asks no
-        model.
+        """Record a call that the runner made at the broker.
+
+        It is a turn of one call, which asks no model.
         """
         self._log_tool_call(context, 1, call)
         for name in _result_interventions([call]):
@@ -286,8 +289,9 @@ class Recorder:
     def record_turn(
         self, context: TurnContext, result: TurnResult, rounds: Sequence[Round], usage: UsageRecord
     ) -> None:
-        """Record a turn that is over: its calls, interventions and response in the log, then its
-        line of history.
+        """Record a turn that is over.
+
+        Its calls, interventions and response go to the log, then its line to history.
         """
         for past in rounds:
             self._log_round(context, past)
@@ -443,8 +447,9 @@ def _sent_body(context: TurnContext, limit: int) -> Any:
 
 
 def _body_limit(result: TurnResult, usage: UsageRecord, *, has_run: bool) -> int:
-    """Return how many bytes of each body history keeps of a turn
-    (docs/spec/contract.md "history.jsonl").
+    """Return how many bytes of each body history keeps of a turn.
+
+    The rule is in docs/spec/contract.md, "history.jsonl".
     """
     has_used_tokens = bool(usage.prompt_tokens or usage.completion_tokens)
     is_free = not (result.ok or has_used_tokens or has_run)
@@ -522,8 +527,9 @@ def _stream_text(body: bytes, redactor: Redactor) -> str:
 
 
 def _may_have_cost(result: ModelResult) -> bool:
-    """Return whether a provider may have worked for an answer: any but a refusal, and a connection
-    that was never made.
+    """Return whether a provider may have worked for an answer.
+
+    It has not if it refused, or if no connection to it was made.
     """
     if isinstance(result, ProviderResponse):
         return result.status < HTTPStatus.BAD_REQUEST

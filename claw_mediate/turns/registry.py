@@ -1,5 +1,6 @@
-"""The turns that run now: each is started with its ports and its checkpoint, joined by retries, and
-ended with the proxy.
+"""The turns that run now.
+
+Each is started with its ports and its checkpoint, joined by retries, and ended with the proxy.
 """
 
 import asyncio
@@ -174,8 +175,9 @@ class RunningTurn:
         await self._remember_unanswered(outcome)
 
     def _work(self) -> dict[str, Any]:
-        """Return what a turn that did not end by itself has done and used: members of its
-        ``Refuse``.
+        """Return what a turn that did not end by itself has done and used.
+
+        Those are members of its ``Refuse``.
         """
         return {"rounds": self.driver.partial_rounds(), "usage": self.driver.usage()}
 
@@ -190,8 +192,9 @@ class RunningTurn:
         return self._refuse(outcome)
 
     async def _save_given(self, outcome: Outcome) -> None:
-        """Save whose the objects are that the model's own tools opened and made in this turn, also
-        in hidden rounds.
+        """Save whose the objects are that the model's own tools opened and made in this turn.
+
+        Those of hidden rounds are among them.
         """
         context, shape = self.context, self.context.dialect.ANSWER_SHAPE
         documents = [past.response.body for past in outcome.rounds]
@@ -250,8 +253,9 @@ class RunningTurn:
         )
 
     def _without_names(self, error: bytes) -> bytes:
-        """Return an error without the names of managed tools: a provider names the tool whose
-        schema it refuses.
+        """Return an error without the names of managed tools.
+
+        A provider names the tool whose schema it refuses.
         """
         catalog, shown = self.context.catalog, error
         for name in sorted(catalog.managed.keys() - catalog.native, key=len, reverse=True):
@@ -291,8 +295,9 @@ class RunningTurn:
         return anchor
 
     async def _remember_unanswered(self, outcome: Refuse) -> None:
-        """Store what a failed turn did, in the place of its answer: the runner may go on after
-        it.
+        """Store what a failed turn did, in the place of its answer.
+
+        The runner may go on after it.
         """
         context = self.context
         hidden = context.dialect.write_hidden_rounds(outcome.rounds, replayed=True)
@@ -316,8 +321,9 @@ class RunningTurn:
 
 
 def _could_leave(past: Round) -> bool:
-    """Return whether a round holds what other requests leave out: advice for one turn, or a
-    runner's call.
+    """Return whether a round holds what other requests leave out.
+
+    That is advice for one turn, or a runner's call.
     """
     return any(
         result.code in tool_result.NOT_REINJECTED or result.call.owner == "native"
@@ -326,15 +332,17 @@ def _could_leave(past: Round) -> bool:
 
 
 def _valid(pattern: re.Pattern[str], header: str) -> str:
-    """Return a header's value if it has the right form, else "": a provider can say anything in
-    it.
+    """Return a header's value if it has the right form, else "".
+
+    A provider can say anything in it.
     """
     return header.strip() if pattern.fullmatch(header.strip()) else ""
 
 
 _GRACE_SECONDS = 1.5
-"""The time that cancelled turns have for writes in flight, which may take longer than a stop can
-wait.
+"""The time that cancelled turns have for writes in flight.
+
+A write may take longer than a stop can wait.
 """
 
 
@@ -393,8 +401,9 @@ class TurnRegistry:
             await self.journal.end(turn_id, None)
 
     async def finish(self, seconds: float) -> None:
-        """Let running turns end for ``seconds``, then cancel them, and then what they wait for
-        too.
+        """Let running turns end for ``seconds``, then cancel them.
+
+        At last, cancel what they wait for, too.
         """
         turns = list(self._turns.values())
         if turns:

@@ -1,5 +1,6 @@
-"""The offline replay of a recorded turn: the real turn, judge and dialect, under the agent's
-present manifest.
+"""The offline replay of a recorded turn.
+
+It is the real turn, judge and dialect, under the agent's present manifest.
 
 No provider and no service is asked, and nothing is written: the model says what it said, services
 answer what they answered, and the clock shows what it showed. If the turn goes another way than it
@@ -57,9 +58,7 @@ class RecordedResponse(NamedTuple):
     size: int
     latency_ms: int
     whole: bool = False
-    """True if the body is the result as the model was told it, in an earlier attempt at the
-    turn.
-    """
+    """True if the body is the result as the model was told it in an earlier attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +198,9 @@ class _Peers:
 def _answer(
     call: ToolCall, recorded: RecordedResponse, known: JsonObject | None, limit: int
 ) -> ToolResult:
-    """Return the result of a call, as its service's response is read now; without a response, as
-    the model read it then.
+    """Return the result of a call, as its service's response is read now.
+
+    Where no response was recorded, return what the model read then.
     """
     if recorded.status is not None and not recorded.whole:
         is_cut = recorded.size > len(recorded.body)

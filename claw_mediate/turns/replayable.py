@@ -1,5 +1,6 @@
-"""The providers that return reasoning in a form that they take back, encrypted, only on request
-(docs/spec/responses.md section 4).
+"""The providers that return encrypted reasoning only on request.
+
+Only in that form do they take it back (docs/spec/responses.md section 4).
 
 Once a model returned reasoning that cannot be replayed, later requests ask it for encrypted
 reasoning. One that refuses such a request is never asked for it again. Nothing of this outlives the

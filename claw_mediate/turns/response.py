@@ -89,8 +89,9 @@ async def attend(running: RunningTurn, pace: Pace) -> RunnerResponse:
 
 
 async def _stream(running: RunningTurn, pace: Pace) -> RunnerResponse:
-    """Return the answer of a turn that was asked to stream: its error while the status is open,
-    else its stream.
+    """Return the answer of a turn that was asked to stream.
+
+    It is the turn's error while the status is open, else its stream.
     """
     progress, task = running.driver.progress, running.task
 
@@ -165,8 +166,9 @@ async def _events(running: RunningTurn, pace: Pace) -> AsyncGenerator[bytes]:
 
 
 def _batches(events: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield events joined to chunks of about ``_CHUNK_BYTES``: the whole answer is there, and each
-    chunk is a write.
+    """Yield events joined to chunks of about ``_CHUNK_BYTES``.
+
+    The whole answer is there, and each chunk is a write.
     """
     batch: list[bytes] = []
     size = 0

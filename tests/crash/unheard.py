@@ -7,7 +7,7 @@ whose answer was cut sends the same bytes again, on a new connection, to a proxy
 it must get the same answer, and the service must have been called once.
 
 The proxies are real, and their kernel takes little for each runner (``tests/proxy/narrow.py``), so
-that answers need not be of megabytes; ``tests/proxy/test_delivered.py`` has those.
+that answers need not be of megabytes; ``tests/proxy/test_delivery.py`` has those.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from claw_mediate.mitm.view.turn_view import describe
 from tests.peers import calls, text
 from tests.proxy.looking import Saved, told
 from tests.proxy.pod import Pod
-from tests.proxy.test_waiting import Held
+from tests.proxy.test_door import Held
 from tests.waiting import eventually
 
 SYMBOL = {"type": "object", "properties": {"symbol": {"type": "string"}}, "required": ["symbol"]}

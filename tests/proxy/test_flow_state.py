@@ -12,7 +12,7 @@ from tests.proxy.looking import tflow
 
 
 @pytest.mark.requirement("shadow:recorded")
-def test_a_copy_that_was_loaded_from_a_file_shares_nothing_with_the_flow_whose_id_it_has() -> None:
+def test_a_flow_of_a_file_shares_nothing_with_the_flow_of_its_id() -> None:
     live, loaded = tflow.tflow(), tflow.tflow()
     loaded.id, loaded.live = live.id, False
     flow_state.begin(live)

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 
 from tests.peers import calls, completion, text
 from tests.proxy.pod import PROVIDER_KEY, Pod, authority, headers
-from tests.proxy.test_waiting import Held
+from tests.proxy.test_door import Held
 
 HI: Any = [{"role": "user", "content": "Go"}]
 BODY = {"model": "gpt-test", "messages": HI}

@@ -25,7 +25,7 @@ from starlette.responses import JSONResponse, Response
 from tests.peers import Answer, Provider, Service, calls, text
 from tests.proxy.outage import PASSWORD, WAYS, Outage
 from tests.proxy.pod import Pod
-from tests.proxy.test_waiting import Held
+from tests.proxy.test_door import Held
 from tests.state.relay import Relay
 from tests.state.server import shared_state
 from tests.waiting import eventually, free_port

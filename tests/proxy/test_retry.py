@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response
 
 from tests.peers import calls, text
 from tests.proxy.pod import Pod, headers
-from tests.proxy.test_waiting import Held
+from tests.proxy.test_door import Held
 from tests.waiting import eventually
 
 ASK = {"model": "gpt-test", "messages": [{"role": "user", "content": "Buy"}]}

@@ -25,7 +25,7 @@ from tests.fork_server import run_claw
 from tests.peers import calls, text
 from tests.proxy.pod import PROVIDER_KEY, ROOT, SECRET, TOOL_TOKEN, Pod, headers
 from tests.proxy.test_context import FEED_TOKEN, MEMORY_TOKEN, informed
-from tests.proxy.test_waiting import Held
+from tests.proxy.test_door import Held
 from tests.state.server import SharedState, shared_state
 from tests.waiting import eventually
 from tests.wires.openai import completion

@@ -1,9 +1,9 @@
-"""The addresses that ungoverned connections may lead to: global ones, and networks that the
-operator opens (decision 0024).
+"""The addresses that ungoverned connections may lead to (decision 0024).
 
-The address that is dialled is checked, and not the one that a name had a moment before: the check
-stands in the loop's resolver, for the task that dials. What the configuration names is not checked:
-a provider, another proxy of ``--mode``.
+They are global ones, and those in networks that the operator opens. What is checked is the address
+that is dialled, and not the one that a name had a moment before: the check is in the loop's
+resolver, for the task that dials. What the configuration names is not checked: a provider, another
+proxy of ``--mode``.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from claw_contract.addresses import Address, Network, classify_address, is_in
-from claw_mediate.mitm.governance import canonical
+from claw_mediate.mitm.addon_state import canonical
 
 _PORTS: Final = {"http": 80, "https": 443}
 _PRIVATE: Final = "its address is private, and CLLAMA_EGRESS_NETWORKS does not open it"
@@ -27,12 +27,13 @@ _networks_of_dial: ContextVar[Collection[Network] | None] = ContextVar(
 
 
 class ClosedAddressError(OSError):
-    """The name leads to addresses only that nobody may reach. The message is half a sentence."""
+    """The name leads only to addresses that nobody may reach. The message is half a sentence."""
 
 
 def find_refusal(host: str, networks: Iterable[Network]) -> str | None:
-    """Return why nobody may connect to this host, if it is an address; None for a
-    name, and for an address that is open.
+    """Return why nobody may connect to this host, if it is an address.
+
+    Return None for a name, and for an address that is open.
     """
     try:
         address = ip_address(canonical(host))
@@ -42,8 +43,9 @@ def find_refusal(host: str, networks: Iterable[Network]) -> str | None:
 
 
 def _refuse(address: Address, networks: Iterable[Network]) -> str | None:
-    within = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    address = within or address
+    """Return why nobody may connect to an address; None for one that is open."""
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    address = mapped or address
     match classify_address(address):
         case "global":
             return None
@@ -66,7 +68,7 @@ def check_dial(networks: Collection[Network]) -> None:
 
 
 def install_check(loop: asyncio.AbstractEventLoop) -> None:
-    """Make the loop's resolver leave out addresses that the task that asks may not dial."""
+    """Make the loop's resolver leave out addresses that the asking task may not dial."""
     resolve = loop.getaddrinfo
 
     async def getaddrinfo(host: Any, port: Any, **options: Any) -> list[Any]:
@@ -75,14 +77,18 @@ def install_check(loop: asyncio.AbstractEventLoop) -> None:
         if networks is None:
             return found
 
-        refusals = [
-            _refuse(ip_address(str(place[0]).partition("%")[0]), networks) for *_, place in found
-        ]
-        open_places = [
-            each for each, refusal in zip(found, refusals, strict=True) if refusal is None
-        ]
+        open_places = []
+        first_refusal = ""
+        for each in found:
+            address = str(each[4][0]).partition("%")[0]  # without the zone of IPv6
+            refusal = _refuse(ip_address(address), networks)
+            if refusal is None:
+                open_places.append(each)
+            else:
+                first_refusal = first_refusal or refusal
+
         if not open_places:
-            raise ClosedAddressError(next(filter(None, refusals), _CLOSED))
+            raise ClosedAddressError(first_refusal or _CLOSED)
         return open_places
 
     loop.getaddrinfo = getaddrinfo  # type: ignore[method-assign]
@@ -95,4 +101,7 @@ def endpoint(url: str) -> tuple[str, int] | None:
         port = parts.port or _PORTS.get(parts.scheme)
     except ValueError:
         return None
-    return (canonical(parts.hostname), port) if parts.hostname and port else None
+
+    if not parts.hostname or not port:
+        return None
+    return canonical(parts.hostname), port

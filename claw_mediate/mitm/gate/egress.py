@@ -1,5 +1,4 @@
-"""Hosts that are not governed: their TLS is never decrypted, and ``egress=deny``
-blocks them (decision 0024).
+"""Hosts that are not governed: their TLS is never decrypted, and ``egress=deny`` blocks them.
 
     what comes                                       allow              deny
     CONNECT                                          its tunnel         403
@@ -11,11 +10,12 @@ blocks them (decision 0024).
 In the last row a name gets 502: its address is known, and checked, only when it is dialled
 (``destinations``).
 
-About the row before it: over plain HTTP no handshake names a host, so a transparent proxy knows an
-address only. Such a request is meant for a provider and carries the agent's credential, but would
-go wherever that address leads.
+About the row before it: over plain HTTP no handshake names a host, so that a transparent proxy
+knows only an address. Such a request is meant for a provider and carries the agent's credential,
+but would go wherever that address leads.
 
-The addon outlives the script, and denies everything until a script has set what is governed.
+The addon outlives the script, and denies everything until a script has set what is governed
+(decision 0024).
 """
 
 import asyncio
@@ -32,8 +32,8 @@ from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 from OpenSSL import SSL
 
 from claw_contract.limits import LineLimit
+from claw_mediate.mitm.addon_state import AddonState, canonical
 from claw_mediate.mitm.gate import destinations, guard
-from claw_mediate.mitm.governance import Governance, canonical
 
 _DENIED = (403, "egress_denied", "this host is not governed, and egress is denied")
 _NOT_OVER_TLS = (
@@ -48,31 +48,34 @@ _NO_CERTIFICATE = SSL.Context(SSL.TLS_SERVER_METHOD)  # Every handshake with it 
 
 
 class EgressAddon:
-    """The addon, before the guard, which lets ungoverned flows stream."""
+    """The addon. It comes before the guard, which lets ungoverned flows stream."""
 
     name = "claw-egress"
 
-    def __init__(self, governance: Governance) -> None:
-        self._governance = governance
+    def __init__(self, addon_state: AddonState) -> None:
+        self._addon_state = addon_state
         self._limit = LineLimit(max_lines=1)
 
     def running(self) -> None:
         destinations.install_check(asyncio.get_running_loop())
 
     def tls_clienthello(self, data: tls.ClientHelloData) -> None:
-        """Let TLS to ungoverned hosts pass; when egress is denied, go on to a
-        handshake that fails.
+        """Let TLS to ungoverned hosts pass unopened.
+
+        When egress is denied, it goes on to a handshake that fails.
         """
-        if not self._governance.denies_egress and not self._governs(
-            data.context, data.client_hello.sni
-        ):
-            data.ignore_connection = True
-            self._governance.connections.note_tunnel(data.context.client.id)
+        if self._addon_state.denies_egress:
+            return
+        if self._governs(data.context, data.client_hello.sni):
+            return
+
+        data.ignore_connection = True
+        self._addon_state.connections.note_tunnel(data.context.client.id)
 
     def tls_start_client(self, data: tls.TlsData) -> None:
         """Fail the handshake for an ungoverned host.
 
-        This comes after mitmproxy's own hook, which would decrypt it.
+        This comes after mitmproxy's own hook, which has set up a handshake that decrypts.
         """
         if not self._governs(data.context, data.context.client.sni):
             self._log_refusal_of_tls(data.context)
@@ -82,24 +85,26 @@ class EgressAddon:
     def http_connect(self, flow: http.HTTPFlow) -> None:
         if self._is_governed(flow):
             return
-        if (problem := self._find_problem(flow.request.host)) is not None:
-            self._log_refusal(flow.request.host, problem)
+
+        host = flow.request.host
+        problem = self._find_problem(host)
+        if problem is not None:
+            self._log_refusal(host, problem)
             flow.response = http.Response.make(403, f"this host is refused: {problem}\n".encode())
 
     @guard.fail_closed
     async def requestheaders(self, flow: http.HTTPFlow) -> None:
-        """Refuse plain HTTP to ungoverned hosts, and to governed ones that only its
-        Host header names.
-        """
-        # The script has just read which hosts are governed; without one the guard refuses whatever
-        # was.
-        if self._governance.governs(flow) or flow.response is not None or self._is_governed(flow):
+        """Refuse plain HTTP to ungoverned hosts, and to those that only Host calls governed."""
+        # The script has just read which hosts are governed. Without a script the guard refuses what
+        # was governed before.
+        if self._addon_state.governs(flow) or flow.response is not None or self._is_governed(flow):
             return
+
         host = flow.request.host
-        if self._governance.denies_egress:
+        if self._addon_state.denies_egress:
             self._log_refusal(host, _UNGOVERNED)
             guard.refuse(flow, *_DENIED)
-        elif self._governance.refresh_hosts().keys() & _named_hosts(flow.request):
+        elif self._addon_state.refresh_hosts().keys() & _named_hosts(flow.request):
             guard.refuse(flow, *_NOT_OVER_TLS)
         elif (problem := self._find_problem(host)) is not None:
             self._log_refusal(host, problem)
@@ -111,16 +116,16 @@ class EgressAddon:
         It would connect to itself again and again (mitmproxy knows itself by two names only), and
         its loopback, where metrics and pages need no token, is not for runners.
         """
-        host, port, *_ = data.server.address or ("", 0)
-        if (
-            port in self._own_ports()
-            and data.server.error is None
-            and await _is_this_host(host, port)
-        ):
-            data.server.error = "this is the proxy itself"
-        if data.server.error is None and not self._is_configured(data.client, host, port):
-            data.server.error = destinations.find_refusal(host, self._governance.egress_networks)
-            destinations.check_dial(self._governance.egress_networks)
+        server = data.server
+        host, port, *_ = server.address or ("", 0)
+        is_own_port = port in self._own_ports()
+        if is_own_port and server.error is None and await _is_this_host(host, port):
+            server.error = "this is the proxy itself"
+
+        if server.error is None and not self._is_configured(data.client, host, port):
+            networks = self._addon_state.egress_networks
+            server.error = destinations.find_refusal(host, networks)
+            destinations.check_dial(networks)
 
     def server_connect_error(self, data: ServerConnectionHookData) -> None:
         """Log a connection that its address forbids."""
@@ -130,41 +135,44 @@ class EgressAddon:
 
     def _find_problem(self, host: str) -> str | None:
         """Return why an ungoverned host is refused, as far as its name tells."""
-        if self._governance.denies_egress:
+        if self._addon_state.denies_egress:
             return _UNGOVERNED
-        return destinations.find_refusal(host, self._governance.egress_networks)
+        return destinations.find_refusal(host, self._addon_state.egress_networks)
 
     def _is_configured(self, client: connection.Client, host: str, port: int) -> bool:
-        """Return whether the configuration names this place: as a provider's, or as
-        the other proxy of ``--mode``.
+        """Return whether the configuration names this place.
+
+        It is a provider's, or that of the other proxy of ``--mode``.
         """
-        mode, mediator = client.proxy_mode, self._governance.mediator
+        mode = client.proxy_mode
         if isinstance(mode, ReverseMode | UpstreamMode) and mode.address == (host, port):
             return True
-        providers = mediator.registry.all().values() if mediator is not None else ()
+
+        mediator = self._addon_state.mediator
+        if mediator is None:
+            return False
         place = canonical(host), port
+        providers = mediator.registry.all().values()
         return any(destinations.endpoint(provider.base_url) == place for provider in providers)
 
     def _governs(self, context: Context, sni: str | None) -> bool:
         address = context.server.address
         names = (sni, address[0] if address else None)
-        return any(canonical(name) in self._governance.refresh_hosts() for name in names if name)
+        return any(canonical(name) in self._addon_state.refresh_hosts() for name in names if name)
 
     def _is_governed(self, flow: http.HTTPFlow) -> bool:
-        self._governance.refresh_hosts()
-        return self._governance.governs(flow)
+        self._addon_state.refresh_hosts()
+        return self._addon_state.governs(flow)
 
     def _log_refusal_of_tls(self, context: Context) -> None:
         address = context.server.address
-        self._log_refusal(
-            context.client.sni or (address[0] if address else "an unknown host"),
-            _UNGOVERNED,
-            "TLS of ",
-        )
+        host = address[0] if address else "an unknown host"
+        self._log_refusal(context.client.sni or host, _UNGOVERNED, "TLS of ")
 
     def _log_refusal(self, host: str, problem: str, what: str = "") -> None:
-        """Log one line a minute for each host: a runner often sees only a closed
-        connection, and can't say why.
+        """Log one line a minute for each host.
+
+        A runner often sees only a closed connection, and can't say why.
         """
         left_out = self._limit.take(f"{what}{host}")
         if left_out is not None:
@@ -172,32 +180,41 @@ class EgressAddon:
             _log.error("cllama: %s%r is refused: %s%s", what, host[:_MAX_SHOWN], problem, more)
 
     def _own_ports(self) -> set[int]:
+        """Return the ports on which this process listens."""
+        servers = self._addon_state.builtin.proxyserver.servers
+        ports = {address[1] for server in servers for address in server.listen_addrs}
+
         metrics_port = ctx.options.cllama_metrics.rpartition(":")[2]
-        page = {ctx.options.web_port} if "web_port" in ctx.options else set()
-        metrics = {int(metrics_port)} if metrics_port.isdecimal() else set()
-        servers = self._governance.builtin.proxyserver.servers
-        return (
-            {address[1] for server in servers for address in server.listen_addrs} | metrics | page
-        )
+        if metrics_port.isdecimal():
+            ports.add(int(metrics_port))
+        if "web_port" in ctx.options:
+            ports.add(ctx.options.web_port)
+        return ports
 
 
 async def _is_this_host(host: str, port: int) -> bool:
+    """Return whether a host is this machine."""
     try:
         places = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_DGRAM)
     except OSError:
         return False  # the connection attempt will say why
+
     return any(_routes_here(family, place) for family, _, _, _, place in places)
 
 
 def _routes_here(family: int, place: tuple[Any, ...]) -> bool:
+    """Return whether packets to an address stay on this machine.
+
+    A datagram socket that is connected sends nothing, but knows the route.
+    """
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(place)
         except OSError:
             return False
-        return bool(
-            ip_address(place[0].partition("%")[0]).is_loopback or probe.getsockname()[0] == place[0]
-        )
+
+        address = ip_address(place[0].partition("%")[0])
+        return address.is_loopback or bool(probe.getsockname()[0] == place[0])
 
 
 def _named_hosts(request: http.Request) -> set[str]:

@@ -1,10 +1,9 @@
-"""The guard: no governed request leaves without a verdict
-(``docs/spec/mediation.md`` section 2, decision 0004).
+"""The guard: no governed request leaves without a verdict.
 
 mitmproxy fails open: a hook that raises, or a script that breaks on hot reload or is deleted, lets
 the request out unchanged. So the guard is added to the master itself and outlives the script, every
 deciding hook is wrapped in ``fail_closed``, and a governed request without a verdict is answered
-here.
+here (``docs/spec/mediation.md`` section 2, decision 0004).
 """
 
 import functools
@@ -16,9 +15,9 @@ from mitmproxy import http
 
 from claw_mediate.core.http import RunnerResponse, build_error_body, respond
 from claw_mediate.mitm import options
+from claw_mediate.mitm.addon_state import AddonState
 from claw_mediate.mitm.body_bytes import Limit
 from claw_mediate.mitm.flow_state import is_recorded, state_of
-from claw_mediate.mitm.governance import Governance
 
 TOO_LARGE = (
     413,
@@ -46,6 +45,11 @@ _TOO_MANY_CONNECTIONS = (
     "this agent has too many connections, or requests under way; ask again when one is answered",
 )
 _RETRY_SECONDS = "2"
+_OVERFLOWS: dict[Limit, tuple[int, str, str]] = {
+    "one": _LARGER_THAN_ALL,
+    "agent": _AGENT_IS_FULL,
+    "process": _PROCESS_IS_FULL,
+}
 DOTTED_URL = (
     400,
     "credential_in_url",
@@ -61,11 +65,13 @@ def head_problem(request: http.Request) -> str | None:
     """Return why two HTTP programs might read this head differently; None for a sound one."""
     if _NOT_IN_A_TARGET.search(request.data.path):
         return "the target of the request holds white space or control characters"
+
     try:
-        # runners send UTF-8 where they do not send ASCII, and it goes on unchanged
+        # Runners send UTF-8 where they do not send ASCII, and it goes on unchanged.
         request.data.path.decode()
     except UnicodeDecodeError:
         return "the target of the request is neither ASCII nor UTF-8"
+
     if any(_NOT_IN_A_VALUE.search(value) for _, value in request.headers.fields):
         return "a header holds a line break, a folded line or a null byte"
     if request.headers.get("transfer-encoding", "chunked").strip().lower() != "chunked":
@@ -79,12 +85,15 @@ def is_framed(request: http.Request) -> bool:
 
 
 def declared_length(message: http.Message) -> int:
-    """Return the length that the head declares, which mitmproxy has checked; 0 if there is none."""
+    """Return the length that the head declares; 0 if it declares none.
+
+    mitmproxy has checked that it is a number.
+    """
     return int(message.headers.get("content-length", "0"))
 
 
 def chunk_unframed(request: http.Request) -> None:
-    """Send a body in chunks that came in HTTP/2's frames, to a provider that knows no frames."""
+    """Frame in chunks a body that came in HTTP/2's frames, for a provider that speaks HTTP/1."""
     if not is_framed(request):
         request.headers["transfer-encoding"] = "chunked"
 
@@ -98,28 +107,16 @@ def is_answered(flow: http.HTTPFlow) -> bool:
 
 
 def describe_overflow(limit: Limit, agent_id: str) -> str:
-    """Return the line of the log about a body that was refused."""
+    """Return the log's line about a body that was refused."""
     whose = "of the process" if limit == "process" else f"of agent {agent_id}"
     return f"a request of agent {agent_id} was refused: the limit of bytes in flight {whose}"
 
 
 def refuse_body(path: str, limit: Limit) -> RunnerResponse:
     """Return the refusal of a body for which there is no room."""
-    match limit:
-        case "one":
-            return respond(_LARGER_THAN_ALL[0], build_error_body(path, *_LARGER_THAN_ALL))
-        case "agent":
-            return respond(
-                _AGENT_IS_FULL[0],
-                build_error_body(path, *_AGENT_IS_FULL),
-                retry_after=_RETRY_SECONDS,
-            )
-        case "process":
-            return respond(
-                _PROCESS_IS_FULL[0],
-                build_error_body(path, *_PROCESS_IS_FULL),
-                retry_after=_RETRY_SECONDS,
-            )
+    error = _OVERFLOWS[limit]
+    retry_after = "" if limit == "one" else _RETRY_SECONDS
+    return respond(error[0], build_error_body(path, *error), retry_after=retry_after)
 
 
 def refuse_connection(path: str) -> RunnerResponse:
@@ -132,13 +129,7 @@ def refuse_connection(path: str) -> RunnerResponse:
 
 def refuse_rest(flow: http.HTTPFlow, limit: Limit) -> None:
     """Answer a flow whose body grew too large while it came in."""
-    match limit:
-        case "one":
-            refuse(flow, *_LARGER_THAN_ALL)
-        case "agent":
-            refuse(flow, *_AGENT_IS_FULL)
-        case "process":
-            refuse(flow, *_PROCESS_IS_FULL)
+    refuse(flow, *_OVERFLOWS[limit])
     if flow.response is not None and limit != "one":
         flow.response.headers["retry-after"] = _RETRY_SECONDS
 
@@ -167,12 +158,8 @@ def fail_closed[S](
         try:
             await hook(self, flow)
         except BaseException as error:
-            _log.error(
-                "%s failed: %s",
-                hook.__name__,
-                type(error).__name__,
-                exc_info=isinstance(error, Exception),
-            )
+            has_traceback = isinstance(error, Exception)
+            _log.error("%s failed: %s", hook.__name__, type(error).__name__, exc_info=has_traceback)
             state_of(flow).verdict = None
             refuse(flow, 502, "governance_failed", "the proxy could not decide about this request")
             if isinstance(error, KeyboardInterrupt | SystemExit):
@@ -182,12 +169,12 @@ def fail_closed[S](
 
 
 class GuardAddon:
-    """The addon, behind all scripts."""
+    """The addon. It comes after all scripts."""
 
     name = "claw-guard"
 
-    def __init__(self, governance: Governance) -> None:
-        self._governs = governance.governs
+    def __init__(self, addon_state: AddonState) -> None:
+        self._governs = addon_state.governs
 
     def configure(self, _updated: set[str]) -> None:
         options.check()
@@ -204,7 +191,10 @@ class GuardAddon:
             flow.response.stream = True
 
     def request(self, flow: http.HTTPFlow) -> None:
-        """Refuse a governed request without a verdict: this is the last hook before it goes out."""
+        """Refuse a governed request without a verdict.
+
+        This is the last hook before it goes out.
+        """
         if flow.response is None and self._governs(flow) and state_of(flow).verdict is None:
             refuse(flow, 503, "not_governed", "the proxy is not ready to decide about requests")
 

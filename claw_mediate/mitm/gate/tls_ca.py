@@ -1,5 +1,4 @@
-"""The CA that runners see: checked before mitmproxy signs with it, and limited in
-what it signs (decision 0023).
+"""The CA that runners see: checked before mitmproxy signs with it, and limited in what it signs.
 
 mitmproxy makes a CA if it finds none, and that one is good for every name. It copies names from the
 provider's certificate into its own and, at a transparent listener, the address that was dialled. A
@@ -12,7 +11,8 @@ name: the one that the runner asked for.
     ends within 30 days, or has ended                       an event a day
 
 With ``--set confdir`` mitmproxy has read or made its CA before a script is loaded. The directory
-that CLLAMA_CA names becomes its ``confdir`` after the check. The addon outlives the script.
+that CLLAMA_CA names becomes its ``confdir`` after the check. The addon outlives the script
+(decision 0023).
 """
 
 import inspect
@@ -31,24 +31,25 @@ from claw_certs.key_file import CA_FILE, load_ca
 from claw_certs.names import ascii_name, is_address
 from claw_certs.status import expires_soon
 from claw_certs.store import DH_PARAMETERS
-from claw_mediate.mitm.governance import Governance, canonical
+from claw_mediate.mitm.addon_state import AddonState, canonical
 from claw_mediate.settings import Settings
 
 _RENEWED_BEFORE = timedelta(days=7)
-"""Time before its end at which a certificate is made anew: mitmproxy caches each while it runs, and
-they last 197 days.
+"""Time before its end at which a certificate is made anew.
+
+mitmproxy caches each certificate while it runs, and they last 197 days.
 """
-# The name in a certificate for a runner that asked for a name that no certificate can hold
 _NO_NAME = "no-name.invalid"
+"""In a certificate for a runner that asked for a name that no certificate can hold."""
 
 
 class TlsCaAddon:
-    name = "claw-authority"
+    name = "claw-tls-ca"
 
     def __init__(
-        self, governance: Governance, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self, addon_state: AddonState, now: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
-        self._governance = governance
+        self._addon_state = addon_state
         self._now = now
         self._authority: Authority | None = None  # None: mitmproxy makes its own, for every name
         self._checked: tuple[Path | None] | None = None
@@ -60,12 +61,10 @@ class TlsCaAddon:
 
         Raise ``RuntimeError`` if mitmproxy's has other parameters.
         """
-        config = self._governance.builtin.tlsconfig
-        own, store = inspect.signature(config.get_cert), inspect.signature(CertStore.get_cert)
-        if list(own.parameters) != ["conn_context"] or list(store.parameters)[1:3] != [
-            "commonname",
-            "sans",
-        ]:
+        config = self._addon_state.builtin.tlsconfig
+        own = list(inspect.signature(config.get_cert).parameters)
+        store = list(inspect.signature(CertStore.get_cert).parameters)
+        if own != ["conn_context"] or store[1:3] != ["commonname", "sans"]:
             raise RuntimeError(
                 "this version of mitmproxy is built differently: it makes its "
                 "certificates in another way"
@@ -87,6 +86,7 @@ class TlsCaAddon:
         """
         if self._checked == (settings.ca,):
             return
+
         if settings.ca is None:
             self._check(Path(ctx.options.confdir).expanduser())
         else:
@@ -102,22 +102,28 @@ class TlsCaAddon:
         name = _requested_name(conn_context)
         self._report_expiry()
         self._report_uncovered(name)
-        store: CertStore = self._governance.builtin.tlsconfig.certstore
+
+        store: CertStore = self._addon_state.builtin.tlsconfig.certstore
         names = self._spellings(name)
-        entry = store.get_cert(str(names[0].value), names)
+        common_name = str(names[0].value)
+        entry = store.get_cert(common_name, names)
         if entry.cert.notafter - self._now() < _RENEWED_BEFORE:
             store.certs = {key: each for key, each in store.certs.items() if each is not entry}
-            entry = store.get_cert(str(names[0].value), names)
+            entry = store.get_cert(common_name, names)
         return entry
 
     def _spellings(self, name: str) -> list[x509.GeneralName]:
-        """Return the name; also with the dot at its end if the runner compares it
-        so and the CA may sign for that.
+        """Return the name in the spellings that the certificate holds.
+
+        A runner may compare a name with the dot at its end, and so that spelling is added; a CA
+        that is limited to names may not sign for it.
         """
         general = _general_name(name)
         is_constrained = self._authority is not None and self._authority.permitted is not None
-        has_dot = name.endswith(".") and isinstance(general, x509.DNSName) and not is_constrained
-        return [general, x509.DNSName(f"{general.value}.")] if has_dot else [general]
+        has_dot = name.endswith(".") and isinstance(general, x509.DNSName)
+        if not has_dot or is_constrained:
+            return [general]
+        return [general, x509.DNSName(f"{general.value}.")]
 
     def _check(self, directory: Path, *, is_pods: bool = False) -> None:
         passphrase = (ctx.options.cert_passphrase or "").encode() or None
@@ -125,34 +131,38 @@ class TlsCaAddon:
             authority = load_ca(directory, self._now(), passphrase)
         except UnfitError as error:
             raise exceptions.OptionsError(str(error)) from error
-        if is_pods and (problem := pod_ca_problem(directory, authority)) is not None:
+
+        problem = pod_ca_problem(directory, authority) if is_pods else None
+        if problem is not None:
             raise exceptions.OptionsError(problem)
         self._authority = authority
 
     def _report_expiry(self) -> None:
+        """Report a CA that has ended or ends soon, once a day."""
         now = self._now()
-        if self._authority is None or self._reported_on == now.date():
+        authority = self._authority
+        if authority is None or self._reported_on == now.date():
             return
-        if (problem := self._authority.problem_at(now)) is None and not expires_soon(
-            self._authority, now
-        ):
+
+        problem = authority.problem_at(now)
+        if problem is None and not expires_soon(authority, now):
             return
+
         self._reported_on = now.date()
-        reason = (
-            problem or f"it expires on {self._authority.ends:%Y-%m-%d}: run `claw certs rotate`"
-        )
         error = "ca_expired" if problem else "ca_expires"
-        self._governance.events.event("error", error=error, ca=self._authority.name, reason=reason)
+        expiry = f"it expires on {authority.ends:%Y-%m-%d}: run `claw certs rotate`"
+        self._addon_state.events.event(
+            "error", error=error, ca=authority.name, reason=problem or expiry
+        )
 
     def _report_uncovered(self, name: str) -> None:
+        """Report once that the CA can't sign for a governed host."""
         authority = self._authority
-        if (
-            authority is None
-            or authority.covers(name)
-            or name in self._uncovered
-            or not self._governs(name)
-        ):
+        if authority is None or authority.covers(name) or name in self._uncovered:
             return
+        if not self._governs(name):
+            return
+
         self._uncovered.add(name)
         reason = "runners refuse what this CA signs for the host: run `claw certs rotate`"
         if is_address(name):
@@ -160,12 +170,12 @@ class TlsCaAddon:
                 "a pod's CA signs for no address: runners reach this provider at the base-URL "
                 "entrance"
             )
-        self._governance.events.event(
+        self._addon_state.events.event(
             "error", error="ca_does_not_cover", ca=authority.name, host=name, reason=reason
         )
 
     def _governs(self, name: str) -> bool:
-        return canonical(name) in self._governance.refresh_hosts()
+        return canonical(name) in self._addon_state.refresh_hosts()
 
 
 def pod_ca_problem(directory: Path, authority: Authority | None) -> str | None:
@@ -186,18 +196,22 @@ def pod_ca_problem(directory: Path, authority: Authority | None) -> str | None:
 
 
 def _requested_name(context: Context) -> str:
-    """Return the name that the runner asked for; without one, the host that it wanted, or else the
-    address that it came to.
+    """Return the name that the runner asked for.
+
+    Without one, return the host that it wanted, or else the address that it came to.
     """
+    if context.client.sni:
+        return context.client.sni
     address = context.server.address
-    return (
-        context.client.sni or (address[0] if address else None) or str(context.client.sockname[0])
-    )
+    if address and address[0]:
+        return address[0]
+    return str(context.client.sockname[0])
 
 
 def _general_name(name: str) -> x509.GeneralName:
     if is_address(name):
         return x509.IPAddress(ip_address(name.partition("%")[0]))
+
     try:
         return x509.DNSName(ascii_name(name))
     except ValueError:

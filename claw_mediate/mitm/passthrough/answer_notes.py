@@ -1,5 +1,6 @@
-"""Notes of a forwarded answer: its usage, its id, its size in tokens, and the ids
-of what its provider made for it.
+"""Notes of a forwarded answer.
+
+They are its usage, its id, its size in tokens, and the ids of what its provider made for it.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,8 +24,10 @@ class _UsageHolder(msgspec.Struct):
 
 
 class _WireDocument(_UsageHolder):
-    """The places of a usage: OpenAI's at the top, Anthropic's in ``message_start``,
-    and in the last event of Responses.
+    """The places of a usage.
+
+    OpenAI's is at the top, Anthropic's in ``message_start``, and that of Responses in the
+    ``response`` of the last event.
     """
 
     message: _UsageHolder | str | None = None
@@ -48,14 +51,14 @@ class AnswerNotes:
         """Begin the notes of an answer.
 
         ``on_id`` is called once, with the id of what the provider keeps; ``on_given`` with the
-        objects that stand at the places of ``shape``. Both are called before the bytes with the ids
-        go on. ``measures``: tokens are counted, too.
+        objects at the places of ``shape``. Both are called before the bytes with the ids go on.
+        ``measures``: tokens are counted, too.
         """
         self.usage: dict[str, Any] = {}
         self.is_usage_final = False
         """True if the usage is of the whole answer so far.
 
-        Anthropic's ``message_start`` counts the prompt, and one token.
+        Anthropic's ``message_start`` is not: it counts the prompt, and one token of the answer.
         """
         self.tokens = 0.0  # Of what was received
         self.measures = measures
@@ -70,7 +73,7 @@ class AnswerNotes:
 
     def concern(self, events: bytes) -> bool:
         """Return whether some events have to be read: most hold nothing but words."""
-        for needle in self._needles:  # A loop: this runs for each part of each stream
+        for needle in self._needles:  # a loop, because this runs for each part of each stream
             if needle in events:
                 return True
         return self.measures
@@ -92,6 +95,7 @@ class AnswerNotes:
         """Note the objects that a document gives."""
         if self._shape is None or self._on_given is None:
             return
+
         given = find_given_objects(document, self._shape)
         if given:
             self._on_given(given)
@@ -106,12 +110,14 @@ class AnswerNotes:
         self.usage |= {name: value for name, value in usage.items() if value is not None}
 
     def report_id(self, object_id: object) -> None:
-        """Report the id of the answer, unless it is none, or was reported."""
+        """Report the id of the answer, unless it is none, or one was reported."""
         on_id = self._on_id
-        if on_id is not None and isinstance(object_id, str) and object_id:
-            self._on_id = None
-            self._needles = self._find_needles()
-            on_id(object_id)
+        if on_id is None or not isinstance(object_id, str) or not object_id:
+            return
+
+        self._on_id = None
+        self._needles = self._find_needles()
+        on_id(object_id)
 
     def _take_usage(self, document: bytes | bytearray) -> None:
         try:
@@ -119,10 +125,10 @@ class AnswerNotes:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return
 
-        self.report_id(
-            decoded.response.id if isinstance(decoded.response, _UsageHolder) else decoded.id
-        )
-        for holder in (decoded, decoded.message, decoded.response):
+        response = decoded.response
+        kept = response if isinstance(response, _UsageHolder) else decoded
+        self.report_id(kept.id)
+        for holder in (decoded, decoded.message, response):
             if isinstance(holder, _UsageHolder) and holder.usage is not None:
                 self.add_usage(holder.usage)
                 self.is_usage_final |= holder is not decoded.message

@@ -19,8 +19,11 @@ from claw_mediate.mitm.passthrough.answer_notes import AnswerNotes
 EVENT_STREAM: Final = "text/event-stream"
 MAX_UNPACKED: Final = 1 << 30
 _MAX_KEPT = 256 << 10
-_MAX_DOCUMENT = 8 << 20  # Of an event or a line, too
+"""Bytes that are kept of an answer's beginning."""
+_MAX_DOCUMENT = 8 << 20
+"""Bytes of a document that is read; also of an event, or a line."""
 _TAIL = 64 << 10
+"""Bytes that are kept of the end of a longer document."""
 _log = logging.getLogger(__name__)
 
 
@@ -33,8 +36,9 @@ class AnswerTap:
     def __init__(
         self, content_type: str, applied: tuple[str, ...], notes: AnswerNotes | None = None
     ) -> None:
-        """Begin to read an answer with these content codings, in the order of
-        application; ``notes``: where its facts go.
+        """Begin to read an answer with these content codings, in the order of application.
+
+        ``notes`` takes its facts.
         """
         self.body = bytearray()  # The beginning of the response, unpacked if possible
         self._notes = AnswerNotes() if notes is None else notes
@@ -52,7 +56,8 @@ class AnswerTap:
 
     def received(self, status: int) -> ReceivedAnswer:
         """Return what came of an answer with this status."""
-        notes, is_stream = self._notes, isinstance(self._reader, _EventReader)
+        notes = self._notes
+        is_stream = isinstance(self._reader, _EventReader)
         return ReceivedAnswer(status, notes.usage, notes.is_usage_final, notes.tokens, is_stream)
 
     def __call__(self, data: bytes) -> bytes:
@@ -94,7 +99,7 @@ class _Reader(ABC):
 class _EventReader(_Reader):
     """Reads a stream of events.
 
-    One that is too long tells nothing, and neither does what came in one piece with it.
+    An event that is too long tells nothing, and neither does what came in one piece with it.
     """
 
     def __init__(self, notes: AnswerNotes) -> None:
@@ -146,7 +151,10 @@ class _LineReader(_Reader):
 
 
 class _DocumentReader(_Reader):
-    """Reads one JSON document. Only the end of a long one is kept, which contains the usage."""
+    """Reads one JSON document.
+
+    Of a long one only the end is kept, which contains the usage.
+    """
 
     def __init__(self, notes: AnswerNotes) -> None:
         super().__init__(notes)
@@ -156,11 +164,15 @@ class _DocumentReader(_Reader):
     def feed(self, piece: bytes) -> None:
         self._notes.count_bytes(piece)
         self._buffer += piece
-        if len(self._buffer) > _MAX_DOCUMENT:
-            if self._is_whole and (first := _FIRST_ID.match(self._buffer)) is not None:
+        if len(self._buffer) <= _MAX_DOCUMENT:
+            return
+
+        if self._is_whole:  # its beginning is about to go
+            first = _FIRST_ID.match(self._buffer)
+            if first is not None:
                 self._notes.report_id(first[1].decode())
-            self._is_whole = False
-            del self._buffer[:-_TAIL]
+        self._is_whole = False
+        del self._buffer[:-_TAIL]
 
     def end(self) -> None:
         if self._is_whole:
@@ -179,9 +191,8 @@ class _DocumentReader(_Reader):
 
 
 _FIRST_ID = re.compile(rb'\s{0,16}\{\s{0,16}"id"\s{0,16}:\s{0,16}"([\w.:-]{1,200})"')
-_MEMBER = re.compile(
-    r'"usage"\s{0,16}:\s{0,16}'
-)  # This can't match within a string, where quotes are escaped
+# This can't match within a string, where quotes are escaped.
+_MEMBER = re.compile(r'"usage"\s{0,16}:\s{0,16}')
 
 
 def _reader(content_type: str, notes: AnswerNotes) -> _Reader | None:

@@ -1,15 +1,16 @@
 """Forwarded requests on mitmproxy's flows: how they are sent, and what becomes of their responses.
 
-    send              another destination and credential, without headers of one connection only;
-                      the body unchanged
+    send              another destination and credential, without the headers that are for one
+                      connection only; the body unchanged
     begin_response    every byte at once, with a copy that is read for its usage; a short error is
                       held back until it is whole
     end_response      removes our keys from a provider's error
     finish            reports the end to the mediator
-    finish_lost       reports those of a connection that is gone, whose end mitmproxy does not
+    finish_lost       reports the end of those whose connection is gone, which mitmproxy does not
                       report
 
-Successful responses are never changed, and never held back.
+Successful responses are never changed. They are held back only where a short answer gives ids of
+objects, which must be recorded before the runner has them.
 """
 
 from functools import partial
@@ -35,11 +36,14 @@ from claw_mediate.mitm.view.redaction import unredacted
 from claw_mediate.turns.passthrough import PassthroughHandle
 
 _OK, _FIRST_REDIRECT, _FIRST_ERROR = 200, 300, 400
-_ASKED = ReceivedAnswer(0, {})  # No answer yet
+_ASKED = ReceivedAnswer(0, {})
+"""A request that was sent, and has no answer yet."""
 _RUNNER_LEFT = 499
 _UNREACHED = 502
 _SHUTTING_DOWN = 503
-_MAX_UNPACKED, _UNPACK_SECONDS = 8 << 20, 1.0  # Limits for an error that is unpacked to be read
+_MAX_UNPACKED = 8 << 20
+_UNPACK_SECONDS = 1.0
+"""Limits for an error that is unpacked to be read."""
 _HOP_BY_HOP = ("upgrade", "http2-settings", "proxy-connection", "keep-alive")
 """Headers of the runner's connection to us (RFC 9110, 7.6.1)."""
 _DROPPED = frozenset(name.encode() for name in (*CREDENTIALS, *OVERRIDES, *_HOP_BY_HOP))
@@ -51,15 +55,16 @@ _UNREADABLE = ("unreadable_error", "the provider's error can't be unpacked, and 
 
 def send(flow: http.HTTPFlow, mediator: Mediator, decision: Forward) -> None:
     """Put the decision on the flow; mitmproxy sends it."""
-    with unredacted(
-        flow, "request"
-    ):  # the credential goes into what is sent, and not into what is shown
+    # The credential goes into what is sent, and not into what is shown.
+    with unredacted(flow, "request"):
         _redirect(flow.request, decision)
         _frame(flow.request)
-    # The host that the key is for, not the one of the runner's handshake: mitmproxy would ask for
-    # that, and trust it.
+
+    # The host that the key is for, not the one of the runner's handshake: mitmproxy would ask
+    # for that, and trust it.
     flow.server_conn.sni = flow.request.host
     door.set_fallback(flow, _UNREACHED, decision.write_refusal)
+
     assert isinstance(decision.handle, PassthroughHandle)
     state = state_of(flow)
     state.forwarded = ForwardedRequest(mediator, decision.handle)
@@ -69,18 +74,21 @@ def send(flow: http.HTTPFlow, mediator: Mediator, decision: Forward) -> None:
 
 
 def _redirect(request: http.Request, decision: Forward) -> None:
+    """Write the destination, the credential and the body of the decision."""
     _keep_connection_options(request)
     dropped = _DROPPED.union(
         name.lower().encode(errors="surrogateescape") for name in decision.dropped_headers
     )
     kept = (field for field in request.headers.fields if field[0].lower() not in dropped)
     request.headers.fields = (*kept, *raw_headers(decision.credential))
+
     # Part by part: a path is never read as a part of the authority.
     base = urlsplit(decision.base_url)
     request.scheme = base.scheme
     request.data.port = base.port or (443 if base.scheme == "https" else 80)
     request.host = base.hostname or ""  # this setter also writes the Host header, with the port
     request.path = base.path + decision.target
+
     if decision.content_type is not None:
         request.headers["content-type"] = decision.content_type
     if decision.body is not None:  # edited, and so it was unpacked
@@ -90,41 +98,50 @@ def _redirect(request: http.Request, decision: Forward) -> None:
 
 
 def _frame(request: http.Request) -> None:
-    """Frame a body that has no frame: the provider would read what follows it as
-    another request.
+    """Frame a body that has no frame.
+
+    The provider would read what follows it as another request.
     """
     if request.raw_content and not guard.is_framed(request):
         request.headers["content-length"] = str(len(request.raw_content))
 
 
 def begin_response(flow: http.HTTPFlow) -> None:
-    """Handle the head of the response: stream it through a tap, or hold a short error back."""
+    """Handle the head of the response: stream it through a tap, or hold it back if it is short.
+
+    An error is held back because our keys must not be in it. An answer that gives ids of
+    objects is held back until they are recorded as the agent's: the runner may name one at
+    another proxy as soon as it has it.
+    """
     assert flow.response is not None
     door.clear_fallback(flow)
     state, response = state_of(flow), flow.response
     assert state.forwarded is not None
-    mediator, ticket, _ = state.forwarded
-    mediator.passthrough.note_status(
-        ticket, response.status_code, response.headers.get("retry-after", "")
-    )
-    is_kept = ticket.kept_as is not None and response.status_code < _FIRST_REDIRECT
-    on_id = partial(mediator.passthrough.note_id, ticket) if is_kept else None
+    mediator, handle, _ = state.forwarded
+    retry_after = response.headers.get("retry-after", "")
+    mediator.passthrough.note_status(handle, response.status_code, retry_after)
+
+    # A copy of the answer is read for its usage, for its id, and for ids of objects.
+    is_success = response.status_code < _FIRST_REDIRECT
+    is_kept = handle.kept_as is not None and is_success
+    on_id = partial(mediator.passthrough.note_id, handle) if is_kept else None
+    gives = handle.gives if is_success else None
+    on_given = partial(mediator.passthrough.note_objects, handle)
+    has_limit = handle.context.admission is not None
+    notes = AnswerNotes(on_id, gives, on_given, measures=has_limit)
     codings = coding_names(response.headers.get_all("content-encoding"))
     content_type = response.headers.get("content-type", "")
-    has_limit = ticket.context.admission is not None
-    gives = ticket.gives if response.status_code < _FIRST_REDIRECT else None
-    on_given = partial(mediator.passthrough.note_objects, ticket)
-    tap = AnswerTap(content_type, codings, AnswerNotes(on_id, gives, on_given, measures=has_limit))
+    tap = AnswerTap(content_type, codings, notes)
     state.forwarded = state.forwarded._replace(tap=tap)
+
     is_error = response.status_code >= _FIRST_ERROR
-    # What a request made is its agent's before the runner has the id, and may name it at another
-    # proxy.
-    makes_object = gives is not None and not ticket.is_dialect and "json" in content_type.lower()
+    makes_object = gives is not None and not handle.is_dialect and "json" in content_type.lower()
     if (is_error or makes_object) and guard.declared_length(response) <= MAX_HELD:
         state.held_tap = tap
         return
+
     response.stream = tap
-    if ticket.hides_usage:
+    if handle.hides_usage:
         _hide_usage(flow, tap, codings)
     if (
         response.is_http2
@@ -137,24 +154,24 @@ def begin_response(flow: http.HTTPFlow) -> None:
 
 
 def _hide_usage(flow: http.HTTPFlow, tap: AnswerTap, codings: tuple[str, ...]) -> None:
-    """Take the usage out of a stream again.
+    """Take the usage that only we asked for out of a stream again.
 
-    It is unpacked for that, and its length is not known any more.
+    The stream is unpacked for that, and its length is not known any more.
     """
     response = flow.response
     assert response is not None
-    if not response.headers.get("content-type", "").lower().startswith(EVENT_STREAM):
+    content_type = response.headers.get("content-type", "")
+    if not content_type.lower().startswith(EVENT_STREAM):
         return
+
     try:
         response.stream = StreamWithoutUsage(tap, codings, partial(_break_off, flow))
     except DecodingError:  # an unknown coding: it goes on as it is
         return
 
     response.headers.pop("content-encoding", None)
-    if (
-        response.headers.pop("content-length", None) is not None
-        and flow.request.http_version == "HTTP/1.1"
-    ):
+    length = response.headers.pop("content-length", None)
+    if length is not None and flow.request.http_version == "HTTP/1.1":
         response.headers["transfer-encoding"] = "chunked"
 
 
@@ -164,23 +181,22 @@ def _break_off(flow: http.HTTPFlow) -> None:
 
 
 async def end_response(flow: http.HTTPFlow) -> None:
-    """Handle a complete response: one that was held back is read before it goes on,
-    and an error is cleared of our keys.
+    """Handle a complete response, and finish its request.
+
+    One that was held back is read before it goes on, and an error is cleared of our keys.
     """
     forwarded, response = state_of(flow).forwarded, flow.response
-    if (
-        forwarded is not None
-        and forwarded.tap is not None
-        and response is not None
-        and not response.stream
-    ):
-        forwarded.tap(response.raw_content or b"")
-        forwarded.tap(b"")
-        if response.status_code >= _FIRST_ERROR:
-            with unredacted(flow, "response"):
-                _remove_keys(forwarded.ticket, response)
-        elif forwarded.ticket.gives is not None:
-            await forwarded.mediator.passthrough.finish_noting()
+    if forwarded is None or forwarded.tap is None or response is None or response.stream:
+        finish(flow, is_whole=True)
+        return
+
+    forwarded.tap(response.raw_content or b"")
+    forwarded.tap(b"")
+    if response.status_code >= _FIRST_ERROR:
+        with unredacted(flow, "response"):
+            _remove_keys(forwarded.handle, response)
+    elif forwarded.handle.gives is not None:
+        await forwarded.mediator.passthrough.finish_noting()
     finish(flow, is_whole=True)
 
 
@@ -190,26 +206,28 @@ def finish(flow: http.HTTPFlow, *, is_whole: bool) -> None:
     state = state_of(flow)
     if state.forwarded is None:
         return
-    (mediator, ticket, tap), state.forwarded = state.forwarded, None
+
+    mediator, handle, tap = state.forwarded
+    state.forwarded = None
     _release(flow)
+
     status = flow.response.status_code if flow.response is not None else _UNREACHED
     answer = tap.received(status) if tap is not None else _no_answer(flow)
     if state.runner_left:
         status, is_whole = _RUNNER_LEFT, False
+
     if tap is None:  # the provider gave no response; the flow holds what the runner got instead
         body = flow.response.data.content or b"" if flow.response is not None else b""
-        mediator.passthrough.record_end(ticket, status, answer, body, whole=False)
+        mediator.passthrough.record_end(handle, status, answer, body, whole=False)
     else:
-        mediator.passthrough.record_end(ticket, status, answer, bytes(tap.body), whole=is_whole)
+        mediator.passthrough.record_end(handle, status, answer, bytes(tap.body), whole=is_whole)
 
 
 def finish_lost(client_id: str) -> None:
-    """Report the end of what was forwarded for a runner whose connection has been
-    closed for a while.
+    """Report the end of what was forwarded for a runner whose connection is gone for a while.
 
-    Of a request that waits to be connected when its runner leaves, mitmproxy forgets to say that it
-    was not: it connects no more than five at a time for one runner, and cancels those that wait for
-    their turn without a word.
+    mitmproxy connects at most five requests of one runner at a time. Of a request that waits
+    for its turn when its runner leaves, it never reports that it was cancelled.
     """
     for flow in [*_of_clients.get(client_id, ())]:
         state_of(flow).runner_left = True
@@ -229,8 +247,9 @@ def has_forwarded(client_id: str) -> bool:
 
 
 def _no_answer(flow: http.HTTPFlow) -> ReceivedAnswer:
-    """Return what came where there was no response: a provider that was connected
-    may have worked all the same.
+    """Return what came where there was no response.
+
+    A provider that was connected may have worked all the same.
     """
     was_asked = flow.server_conn.timestamp_tcp_setup is not None
     return ReceivedAnswer(0 if was_asked else None, {})
@@ -239,18 +258,20 @@ def _no_answer(flow: http.HTTPFlow) -> ReceivedAnswer:
 def record_unfinished() -> None:
     """Report all requests that are still under way when the proxy ends, as far as they got."""
     for state in all_states():
-        if state.forwarded is not None:
-            (mediator, ticket, tap), state.forwarded = state.forwarded, None
-            answer, body = (
-                (tap.received(_OK), bytes(tap.body)) if tap is not None else (_ASKED, b"")
-            )
-            mediator.passthrough.record_end(ticket, _SHUTTING_DOWN, answer, body, whole=False)
+        if state.forwarded is None:
+            continue
+
+        mediator, handle, tap = state.forwarded
+        state.forwarded = None
+        answer = tap.received(_OK) if tap is not None else _ASKED
+        body = bytes(tap.body) if tap is not None else b""
+        mediator.passthrough.record_end(handle, _SHUTTING_DOWN, answer, body, whole=False)
 
 
 def _keep_connection_options(request: http.Request) -> None:
-    """Keep the Connection options that mitmproxy acts on.
+    """Keep only those Connection options that mitmproxy acts on.
 
-    By others a runner could remove a header behind us, even the key.
+    By others a runner could have a header removed after us, even the key.
     """
     named = [
         option.strip().lower()
@@ -258,39 +279,39 @@ def _keep_connection_options(request: http.Request) -> None:
         for option in value.split(",")
     ]
     options = [option for option in named if option in _CONNECTION_OPTIONS]
+
     request.headers.pop("connection", None)
     if options:
         request.headers["connection"] = ", ".join(options)
 
 
-def _remove_keys(ticket: PassthroughHandle, response: http.Response) -> None:
+def _remove_keys(handle: PassthroughHandle, response: http.Response) -> None:
     """Remove our keys from an error that repeats them; replace an error that nobody can read.
 
     Leave any other unchanged.
     """
-    redactor = ticket.context.redactor
+    redactor = handle.context.redactor
     fields = response.headers.fields
     response.headers.fields = tuple(
         each for each in fields if redactor.data(line := b": ".join(each)) == line
     )
     if redactor.data(response.data.reason) != response.data.reason:
         response.data.reason = standard_phrase(response.status_code)
-    if not (packed := response.raw_content):
+
+    packed = response.raw_content
+    if not packed:
         return
+
+    codings = coding_names(response.headers.get_all("content-encoding"))
     try:
-        body = decode_known(
-            packed,
-            coding_names(response.headers.get_all("content-encoding")),
-            _MAX_UNPACKED,
-            _UNPACK_SECONDS,
-        )
+        body = decode_known(packed, codings, _MAX_UNPACKED, _UNPACK_SECONDS)
         clear = redactor.document(body)
     except DecodingError:
-        body, clear = (
-            packed,
-            build_error_body(ticket.context.request.path, response.status_code, *_UNREADABLE),
-        )
+        body = packed
+        path = handle.context.request.path
+        clear = build_error_body(path, response.status_code, *_UNREADABLE)
         response.headers["content-type"] = "application/json"
+
     if clear != body:
         response.headers.pop("content-encoding", None)
         response.raw_content = clear

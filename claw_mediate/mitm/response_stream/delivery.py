@@ -1,5 +1,4 @@
-"""The delivery of an answer: it ends when the last byte has left the process
-(docs/spec/mediation.md section 5).
+"""The delivery of an answer: it ends when the last byte has left the process.
 
     expect          the answer is whole, and goes to the layers of its connection; HTTP/2 may hold
                     it back for want of a window
@@ -14,7 +13,8 @@ this connection until all is sent, and a runner that first writes its next reque
 forever.
 
 A connection that is no socket of asyncio's (HTTP/3, WireGuard) does not tell what has left the
-process. There an answer is never delivered, and the same request gets it again.
+process. There an answer is never delivered, and the same request gets it again
+(docs/spec/mediation.md section 5).
 """
 
 import asyncio
@@ -49,31 +49,32 @@ class Delivery:
         """None as long as that is open."""
 
     def note_sent(self, writer: object) -> Coroutine[Any, Any, None]:
-        """Note that the last byte has just been written; return what marks the
-        answer once it has left the process.
+        """Note that the last byte has just been written.
+
+        Return what marks the answer once it has left the process.
         """
         self.was_sent = True
         if self._flow.is_replay:
-            self._is_delivered = True  # There is no connection: who replays a flow looks at it here
+            # There is no connection: who replays a flow looks at it here.
+            self._is_delivered = True
         elif isinstance(writer, asyncio.StreamWriter) and not writer.is_closing():
             self._writer = writer
             self._is_delivered = True if _is_empty(writer) else None
         else:
-            self._is_delivered = (
-                False  # mitmproxy writes nothing to a connection that is being closed
-            )
+            # mitmproxy writes nothing to a connection that is being closed.
+            self._is_delivered = False
         return self._end()
 
     def note_runner_left(self) -> None:
-        """Settle the delivery when its connection ends on the runner's side.
+        """Settle the delivery when its connection ends on the runner's side."""
+        if self._is_delivered is not None:
+            return
 
-        A reset has emptied the buffer, too.
-        """
-        if self._is_delivered is None:
-            writer = self._writer
-            self._is_delivered = (
-                writer is not None and not writer.is_closing() and _is_empty(writer)
-            )
+        writer = self._writer
+        if writer is None or writer.is_closing():  # a reset has emptied the buffer, too
+            self._is_delivered = False
+        else:
+            self._is_delivered = _is_empty(writer)
 
     def lose(self) -> None:
         """Note that the runner will not get the whole answer."""
@@ -110,8 +111,9 @@ class Delivery:
         return self._is_delivered
 
     async def _wait_until_closed(self, writer: asyncio.StreamWriter) -> bool:
-        """Wait for the end of a connection that we close behind the answer: what is
-        buffered is sent before.
+        """Wait for the end of a connection that we close after the answer.
+
+        What is buffered is sent before the end.
         """
         try:
             await writer.wait_closed()
@@ -130,7 +132,7 @@ _under_way: WeakKeyDictionary[connection.Connection, dict[int, Delivery]] = Weak
 
 @dataclass
 class ResponseSentHook(commands.StartHook):
-    """The place right behind the last byte of an answer.
+    """The place right after the last byte of an answer.
 
     No addon is asked: the connection's handler takes it.
     """
@@ -157,9 +159,7 @@ def unsent(client: connection.Connection) -> list[int]:
 
 
 def note_sent(client: connection.Connection, stream_id: int) -> Iterator[commands.Command]:
-    """Yield what tells the connection's handler that the last byte of this stream's
-    answer was written.
-    """
+    """Yield what tells the connection's handler that this stream's answer was written."""
     delivery = _under_way.get(client, {}).get(stream_id)
     if delivery is not None and not delivery.was_sent:
         yield ResponseSentHook(client, delivery)

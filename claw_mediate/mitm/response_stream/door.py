@@ -19,8 +19,8 @@ from mitmproxy import connection, http
 from mitmproxy.proxy.layers import http as layers
 
 from claw_mediate.core.http import RunnerResponse
+from claw_mediate.mitm.addon_state import AddonState
 from claw_mediate.mitm.flow_state import ChunkSource, state_of
-from claw_mediate.mitm.governance import Governance
 from claw_mediate.mitm.response_stream import delivery, patches
 from claw_mediate.mitm.response_stream.layer import DoorStream
 
@@ -29,9 +29,9 @@ def stream_response(flow: http.HTTPFlow, exchange: RunnerResponse) -> None:
     """Answer the flow chunk by chunk. Call this in its ``request`` hook."""
     headers = [(name.encode(), value.encode()) for name, value in exchange.headers]
     if flow.request.http_version == "HTTP/1.1":
-        headers.append(
-            (b"transfer-encoding", b"chunked")
-        )  # HTTP/1.0 reads until close; HTTP/2 and 3 have frames
+        # HTTP/1.0 reads until close; HTTP/2 and 3 have frames.
+        headers.append((b"transfer-encoding", b"chunked"))
+
     flow.response = http.Response.make(exchange.status, b"", headers)
     flow.response.headers.pop("content-length", None)
     flow.response.http_version = flow.request.http_version
@@ -41,9 +41,8 @@ def stream_response(flow: http.HTTPFlow, exchange: RunnerResponse) -> None:
 async def set_response(flow: http.HTTPFlow, exchange: RunnerResponse) -> None:
     """Answer the flow with one body."""
     body = b"".join([chunk async for chunk in exchange.chunks])
-    flow.response = http.Response.make(
-        exchange.status, body, [(n.encode(), v.encode()) for n, v in exchange.headers]
-    )
+    headers = [(name.encode(), value.encode()) for name, value in exchange.headers]
+    flow.response = http.Response.make(exchange.status, body, headers)
 
 
 def set_fallback(flow: http.HTTPFlow, status: int, body: Callable[[], bytes]) -> None:
@@ -54,8 +53,9 @@ def set_fallback(flow: http.HTTPFlow, status: int, body: Callable[[], bytes]) ->
 
 
 def clear_fallback(flow: http.HTTPFlow) -> None:
-    """Forget the fallback of a flow that is over, or whose provider has answered;
-    hold no response back any more.
+    """Forget the fallback of a flow that is over, or whose provider has answered.
+
+    Hold no response back any more.
     """
     state = state_of(flow)
     state.fallback = state.held_tap = None
@@ -78,8 +78,8 @@ class DoorAddon:
 
     name = "claw-door"
 
-    def __init__(self, governance: Governance) -> None:
-        self._builtin = governance.builtin
+    def __init__(self, addon_state: AddonState) -> None:
+        self._builtin = addon_state.builtin
 
     def load(self, _loader: Any) -> None:
         """Install the stream. Raise ``RuntimeError`` for a mitmproxy that is built differently."""
@@ -106,12 +106,16 @@ class DoorAddon:
         await asyncio.sleep(0)
 
     def client_disconnected(self, client: connection.Client) -> None:
-        """Close the sockets of this connection: mitmproxy forgets those that are to
-        be closed while a hook is under way.
+        """Close the sockets of this connection.
+
+        mitmproxy forgets those that are to be closed while a hook is under way.
         """
         delivery.lose_unsent(client)
         handler = self._connection_handler(client)
-        for transport in handler.transports.values() if handler is not None else ():
+        if handler is None:
+            return
+
+        for transport in handler.transports.values():
             if transport.writer is not None:
                 transport.writer.close()
 

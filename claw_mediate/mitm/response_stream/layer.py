@@ -30,10 +30,10 @@ from claw_mediate.mitm.gate import guard
 from claw_mediate.mitm.response_stream import delivery, patches
 from claw_mediate.mitm.view.redaction import is_sendable, original_data, restore_originals
 
-_PIECE_BYTES = 256 * 1024  # Bytes of a large body that are sent, and encrypted, at once
-MAX_HELD = (
-    1 << 20
-)  # Bytes of a response that are held back until it is whole; a longer one goes on as it is
+_PIECE_BYTES = 256 * 1024
+"""Bytes of a large body that are sent, and encrypted, at once."""
+MAX_HELD = 1 << 20
+"""Bytes of a response that are held back until it is whole; a longer one goes on as it is."""
 _MULTIPLEXED = (b"h2", b"h3")
 _TRAILERS = layers.RequestTrailers, layers.ResponseTrailers
 _log = logging.getLogger(__name__)
@@ -50,18 +50,19 @@ class DoorChunkHook(commands.StartHook):
 
 @dataclass
 class DoorPieceHook(commands.StartHook):
-    """A blocking hook, ``door_piece``: other connections get a turn between two
-    pieces of a large body.
+    """A blocking hook, ``door_piece``, between two pieces of a large body.
+
+    It gives other connections a turn.
     """
 
     flow: http.HTTPFlow
 
 
 class BodyBuffer:
-    """A body as it comes in, in the place of mitmproxy's list of chunks: that of 60
-    MB would be joined in one step.
+    """A body as it comes in, in place of mitmproxy's list of chunks.
 
-    The bytes grow where they are, and are given out without a copy.
+    The bytes grow where they are, and are given out without a copy. The list of a body of 60 MB
+    would be joined in one step.
     """
 
     def __init__(self) -> None:
@@ -110,13 +111,13 @@ class DoorStream(layers.HttpStream):
         super().__init__(*arguments)
         self.request_body_buf: Any = BodyBuffer()
 
-    # Bytes of the body that came while a hook was under way or a provider was being connected
     _waiting_bytes = 0
+    """Bytes of the body that came while a hook was under way or a provider was being connected."""
 
     def handle_event(self, event: Any) -> _Commands[None]:
         if isinstance(event, _TRAILERS):
-            # may be dropped on the way (RFC 9110, 6.5.1), and mitmproxy can't send them on over
-            # HTTP/1
+            # They may be dropped on the way (RFC 9110, 6.5.1), and mitmproxy can't send them on
+            # over HTTP/1.
             return
 
         steps = super().handle_event(event)
@@ -149,8 +150,9 @@ class DoorStream(layers.HttpStream):
             yield from self._answer_early()
 
     def state_consume_request_body(self, event: Any) -> _Commands[None]:
-        """Send a large body piece by piece: over TLS, mitmproxy would encrypt all
-        of it in one step.
+        """Send a large body piece by piece.
+
+        Over TLS, mitmproxy would encrypt all of it in one step.
         """
         steps = super().state_consume_request_body(event)
         is_end = not isinstance(event, layers.RequestData)
@@ -180,6 +182,7 @@ class DoorStream(layers.HttpStream):
         if len(data) <= MAX_INLINE_BYTES:
             yield command
             return
+
         view = memoryview(data)
         for start in range(0, len(view), _PIECE_BYTES):
             piece = bytes(view[start : start + _PIECE_BYTES])
@@ -187,42 +190,48 @@ class DoorStream(layers.HttpStream):
             yield DoorPieceHook(self.flow)
 
     def check_body_size(self, request: bool) -> _Commands[bool]:
-        """Limit what has come in. The hooks judge what the head declares."""
+        """Limit what has come in, of the request or the response. Return whether that ended it.
+
+        The hooks judge what the head declares.
+        """
         state = state_of(self.flow)
         if request:
+            size = len(self.request_body_buf)
             limit = human.parse_size(self.context.options.body_size_limit)
-            if limit is not None and len(self.request_body_buf) > limit:
+            if limit is not None and size > limit:
                 guard.refuse(self.flow, *guard.TOO_LARGE)
                 yield from self._answer_early()
                 return True
+
             held = state.pending.body if state.pending is not None else None
-            overflow = held.grow_to(len(self.request_body_buf)) if held is not None else None
+            overflow = held.grow_to(size) if held is not None else None
             if overflow is not None:
                 guard.refuse_rest(self.flow, overflow)
                 yield from self._answer_early()
                 return True
+
         elif len(self.response_body_buf) > MAX_HELD and state.held_tap is not None:
+            # Too long to be held back: what has come goes on now, and the rest streams.
             assert self.flow.response is not None
             self.flow.response.stream, state.held_tap = state.held_tap, None
             begun = bytes(self.response_body_buf)
             self.response_body_buf.clear()
             yield from self.start_response_stream()
             yield from self.state_stream_response_body(layers.ResponseData(self.stream_id, begun))
+
         return False
 
     def check_invalid(self, request: bool) -> _Commands[bool]:
         """Use the fallback for a response whose head two programs might read differently."""
-        if (
-            not request
-            and self.flow.response is not None
-            and state_of(self.flow).fallback is not None
-        ):
+        response = self.flow.response
+        if not request and response is not None and state_of(self.flow).fallback is not None:
             try:
-                validate_headers(self.flow.response)
+                validate_headers(response)
             except ValueError:
                 yield commands.CloseConnection(self.flow.server_conn)
                 yield from self._fall_back()
                 return True
+
         return (yield from super().check_invalid(request))
 
     def make_server_connection(self) -> _Commands[bool]:
@@ -231,6 +240,7 @@ class DoorStream(layers.HttpStream):
             guard.refuse(self.flow, *guard.DOTTED_URL)
             yield from self._answer_early()
             return False
+
         connected: bool = yield from super().make_server_connection()
         streams = self.client_state == self.state_wait_for_request_headers
         if connected and streams and self.flow.server_conn.alpn not in _MULTIPLEXED:
@@ -239,20 +249,19 @@ class DoorStream(layers.HttpStream):
 
     def handle_protocol_error(self, event: Any) -> _Commands[None]:
         is_providers = isinstance(event, layers.ResponseProtocolError)
-        if (
-            is_providers
-            and self.client_state == self.state_stream_request_body
-            and self.server_state == self.state_done
-        ):
-            # The provider answered before the upload was over, and hung up: the answer stands.
+        is_uploading = self.client_state == self.state_stream_request_body
+        if is_providers and is_uploading and self.server_state == self.state_done:
+            # The provider answered before the upload was over, and hung up: the answer is valid.
             self.client_state = self.state_done
             yield from self.flow_done()
             self.client_state = self.state_errored
             return
+
         has_no_answer = self.flow.response is None and self.client_state != self.state_errored
         if is_providers and has_no_answer and state_of(self.flow).fallback is not None:
             yield from self._fall_back()
             return
+
         yield from super().handle_protocol_error(event)
 
     def send_response(self, already_streamed: bool = False) -> _Commands[None]:
@@ -261,6 +270,7 @@ class DoorStream(layers.HttpStream):
         if already_streamed or source is None:
             yield from super().send_response(already_streamed)
             return
+
         try:
             is_complete = yield from self._send(source)
         finally:
@@ -282,6 +292,7 @@ class DoorStream(layers.HttpStream):
         yield from self._answer_early()
 
     def _answer_early(self) -> _Commands[None]:
+        """Send the response now, though the request is not over, and take no more of it."""
         assert self.flow.response is not None
         self.request_body_buf.clear()
         self.flow.request.data.content = b""
@@ -296,42 +307,40 @@ class DoorStream(layers.HttpStream):
         Return whether the end was reached, and the stream not cut by the runner or an error.
         """
         assert self.flow.response is not None
-        yield layers.SendHttp(
-            layers.ResponseHeaders(self.stream_id, self.flow.response, end_stream=False),
-            self.context.client,
-        )
+        client = self.context.client
+        head = layers.ResponseHeaders(self.stream_id, self.flow.response, end_stream=False)
+        yield layers.SendHttp(head, client)
+
         sent = bytearray()
         while not source.has_ended:
             source.was_pulled = False
             yield DoorChunkHook(self.flow)
             if not source.was_pulled:  # nobody is there to serve the hook: do not spin
-                source.error, source.has_ended = (
-                    source.error or RuntimeError("the door is not loaded"),
-                    True,
-                )
+                source.error = source.error or RuntimeError("the door is not loaded")
+                source.has_ended = True
             if (yield from self.check_killed(True)):
                 return False
+
             if source.ready:
                 sent += source.ready
-                yield layers.SendHttp(
-                    layers.ResponseData(self.stream_id, source.ready), self.context.client
-                )
+                yield layers.SendHttp(layers.ResponseData(self.stream_id, source.ready), client)
+
         if source.error is not None:
             yield from self._cut(source.error)
             return False
+
         self.flow.response.data.content = bytes(sent)  # what mitmweb and saved flows show
         return True
 
     def _cut(self, error: BaseException) -> _Commands[None]:
-        """Cut a stream that failed behind its headers: it must never end as if it were whole."""
+        """Cut a stream that failed after its headers: it must never end as if it were whole."""
         _log.error("an answer broke off: %s", type(error).__name__)
         self.flow.error = flow.Error("cllama: the answer broke off")
         yield layers.HttpErrorHook(self.flow)
-        yield layers.SendHttp(
-            layers.ResponseProtocolError(
-                self.stream_id, "the answer broke off", layers.ErrorCode.GENERIC_SERVER_ERROR
-            ),
-            self.context.client,
+
+        end = layers.ResponseProtocolError(
+            self.stream_id, "the answer broke off", layers.ErrorCode.GENERIC_SERVER_ERROR
         )
+        yield layers.SendHttp(end, self.context.client)
         self.flow.live = False
         self.client_state = self.server_state = self.state_errored

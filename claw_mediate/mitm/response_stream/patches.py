@@ -58,14 +58,14 @@ def install() -> None:
         ("drain_writers", server.ConnectionHandler.handle_connection),
         ("hook_task", server.ConnectionHandler.server_event),
     ]
-    for name, where in required_names:
-        if (
-            name not in where.__code__.co_names
-            and name not in getattr(where, "__wrapped__", where).__code__.co_names
-        ):
+    for name, function in required_names:
+        wrapped = getattr(function, "__wrapped__", function)
+        used = {*function.__code__.co_names, *wrapped.__code__.co_names}
+        if name not in used:
             raise RuntimeError(
                 f"this version of mitmproxy is built differently: {name} can't be fixed"
             )
+
     if "stream_buffers" not in _http2.BufferedH2Connection.__annotations__:
         raise RuntimeError(
             "this version of mitmproxy is built differently: HTTP/2 would have no back-pressure"
@@ -75,6 +75,7 @@ def install() -> None:
             "this version of mitmproxy is built differently: half a head over HTTP/2 "
             "would have no limit"
         )
+
     _http1.ChunkedReader = _ChunkedReader  # type: ignore[misc]
     _http2.parse_h2_request_headers = _parse_request_head  # type: ignore[assignment]
     layers.Http1Server = _Http1Server  # type: ignore[misc]
@@ -93,6 +94,7 @@ class _ChunkedReader(_http1.ChunkedReader):
 
 
 def _parse_request_head(fields: Sequence[tuple[bytes, bytes]]) -> Any:
+    """Parse the head of a request; a WebSocket (RFC 8441) becomes a GET with ``upgrade``."""
     if (b":protocol", b"websocket") in fields:
         plain = [field for field in fields if field[0] not in (b":protocol", b":method")]
         fields = [(b":method", b"GET"), *plain, (b"upgrade", b"websocket")]
@@ -108,6 +110,7 @@ class _Http1Server(layers.Http1Server):
         yield from super()._handle_event(event)
         if isinstance(event, layers.ResponseEndOfMessage):
             yield from delivery.note_sent(self.conn, event.stream_id)
+
         unread = len(self.buf)
         if unread > MAX_UNREAD:
             yield from _drop_unread(self)
@@ -129,16 +132,15 @@ def _drop_unread(connection: _http1.Http1Connection) -> Generator[Any, Any, None
 
 
 _half_heads: WeakKeyDictionary["_Http1Server | _Http2Server", float] = WeakKeyDictionary()
-"""When the first byte of a head came whose end did not come yet
-(``time.monotonic``), by the layer that reads it.
+"""When the first byte of a head came whose end did not come yet (``time.monotonic``).
 
-Not by connection: behind CONNECT, two layers read one connection, and one of them only passes its
-bytes on.
+The key is the layer that reads it and not the connection: after CONNECT, two layers read one
+connection, and one of them only passes its bytes on.
 """
 
 
 def half_heads() -> dict[str, float]:
-    """Return since when each connection has the beginning of a head without its end, by its id."""
+    """Return since when each connection has only a part of a head, by its id."""
     return {layer.conn.id: since for layer, since in _half_heads.items()}
 
 
@@ -170,10 +172,9 @@ def set_waiting(client: connection.Client, stream_id: int, size: int) -> None:
     waiting[stream_id] = size
     if not size:
         del waiting[stream_id]
-    _set(
-        _streams_have_room.setdefault(client, asyncio.Event()),
-        has_room=sum(waiting.values()) < MAX_BUFFERED,
-    )
+
+    room = _streams_have_room.setdefault(client, asyncio.Event())
+    _set(room, has_room=sum(waiting.values()) < MAX_BUFFERED)
 
 
 def _set(event: asyncio.Event, *, has_room: bool) -> None:
@@ -192,10 +193,10 @@ class _Http2Server(layers.Http2Server):
         elif isinstance(event, layers.ResponseEndOfMessage) and not self.is_open_for_us(
             event.stream_id
         ):
-            delivery.lose(
-                self.conn, event.stream_id
-            )  # mitmproxy drops what a closed stream is sent
+            # mitmproxy drops what a closed stream is sent.
+            delivery.lose(self.conn, event.stream_id)
         yield from super()._handle_event(event)
+
         _check_room(self)
         is_half = _has_half_a_frame(self.h2_conn.incoming_buffer)
         if is_half != self.has_half_head:
@@ -223,7 +224,7 @@ class _Http2Client(layers.Http2Client):
 def _has_half_a_frame(buffer: h2.frame_buffer.FrameBuffer) -> bool:
     """Return whether a frame, or a head of several frames, has begun and not ended.
 
-    No frame is made to be slow.
+    No honest peer sends a frame slowly.
     """
     return bool(buffer._data or buffer._headers_buffer)  # noqa: SLF001 - h2 tells it nobody else
 
@@ -233,20 +234,25 @@ def _check_room(layer: _http2.Http2Connection) -> None:
     buffers = layer.h2_conn.stream_buffers
     if not buffers and layer.conn not in _has_room:
         return
+
     buffered = sum(len(part.data) for buffer in buffers.values() for part in buffer)
     is_closed = not layer.conn.state & connection.ConnectionState.CAN_WRITE
-    _set(
-        _has_room.setdefault(layer.conn, asyncio.Event()),
-        has_room=buffered < MAX_BUFFERED or is_closed,
-    )
+    room = _has_room.setdefault(layer.conn, asyncio.Event())
+    _set(room, has_room=buffered < MAX_BUFFERED or is_closed)
 
 
 async def _drain(handler: server.ConnectionHandler) -> None:
+    """Wait until there is room for what the task that calls this reads next."""
     await _drain_writers(handler)
+
+    # The runner's own connection waits for its streams.
     reader = asyncio.current_task()
     own = handler.transports.get(handler.client)
     if own is not None and own.handler is reader and handler.client in _streams_have_room:
         await _streams_have_room[handler.client].wait()
+
+    # Any connection waits for all others that are full; but one that is full itself is read
+    # on, or both would wait forever.
     full = [
         (io.handler, room)
         for peer, io in handler.transports.items()

@@ -1,12 +1,11 @@
-"""Commands of an operator, for mitmweb, mitmproxy's console and scripts; and the Turn view
-(``docs/spec/inspect.md``).
+"""Commands of an operator, for mitmweb, mitmproxy's console and scripts; and the Turn view.
 
     claw.turn FLOW     the turn of a flow, as a transcript
     claw.agents        the agents, their tools and their problems
     claw.reload        read agents and providers again now
     claw.replay FLOW   replay the turn from its recording: a new flow, and the differences
 
-Each returns text without secrets. The addon outlives the script.
+Each returns text without secrets. The addon outlives the script (``docs/spec/inspect.md``).
 """
 
 import asyncio
@@ -18,15 +17,15 @@ from mitmproxy import contentviews, ctx, exceptions, flow, http
 
 from claw_mediate import reload
 from claw_mediate.agents.directory import AgentDirectory, UnreadableDirectoryError
-from claw_mediate.mitm.governance import Governance
+from claw_mediate.mitm.addon_state import AddonState
 from claw_mediate.mitm.view import hidden_flows, replay, turn_view
 
 
 class CommandsAddon:
     name = "claw-commands"
 
-    def __init__(self, governance: Governance) -> None:
-        self._governance = governance
+    def __init__(self, addon_state: AddonState) -> None:
+        self._addon_state = addon_state
 
     def load(self, _loader: Any) -> None:
         contentviews.add(turn_view.TurnView)
@@ -36,9 +35,11 @@ class CommandsAddon:
     def turn(self, flow: flow.Flow) -> str:
         """Show the turn of this flow as a transcript."""
         parent = flow.metadata.get(hidden_flows.PARENT)
-        return turn_view.describe(
-            next((other for other in self._flows() if other.id == parent), flow)
-        )
+        for other in self._flows():
+            if other.id == parent:
+                return turn_view.describe(other)
+
+        return turn_view.describe(flow)
 
     def agents(self) -> str:
         """List every agent with the tools that it was granted, and its problems."""
@@ -49,7 +50,7 @@ class CommandsAddon:
 
     def reload(self) -> str:
         """Read agents and providers from their files again, now, and list what has changed."""
-        mediator = self._governance.mediator
+        mediator = self._addon_state.mediator
         if mediator is None:
             raise exceptions.CommandError("nothing is governed here: there is no server (-n)")
         try:
@@ -64,9 +65,10 @@ class CommandsAddon:
         """
         if not isinstance(flow, http.HTTPFlow):
             raise exceptions.CommandError("this flow is no turn")
+
         agents = AgentDirectory(Path(ctx.options.cllama_context))
-        # A command is no coroutine, and this loop is running: the replay, which never waits, gets a
-        # loop of its own.
+        # A command is no coroutine, and this loop is running. So the replay, which never waits,
+        # gets a loop of its own.
         with ThreadPoolExecutor(1) as thread:
             replaying = thread.submit(
                 lambda: asyncio.run(replay.replay(flow, self._flows(), agents))
@@ -75,12 +77,14 @@ class CommandsAddon:
             result = replaying.result()
         except replay.NotReplayableError as error:
             raise exceptions.CommandError(str(error)) from error
-        if (view := self._governance.builtin.view) is not None:
+
+        view = self._addon_state.builtin.view
+        if view is not None:
             view.add([result.flow])
         return result.report
 
     def _flows(self) -> list[http.HTTPFlow]:
-        """Return all flows that are kept; mitmdump keeps none."""
-        view = self._governance.builtin.view
+        """Return all flows in the view; mitmdump has none."""
+        view = self._addon_state.builtin.view
         kept = view.resolve("@all") if view is not None else ()
         return [each for each in kept if isinstance(each, http.HTTPFlow)]

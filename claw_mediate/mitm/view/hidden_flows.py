@@ -1,5 +1,4 @@
-"""Hidden requests as flows of their own: each round of the model and each tool call
-(``docs/spec/inspect.md``, decision 0025).
+"""Hidden requests as flows of their own: each round of the model and each tool call.
 
     who hears of them   the view, the dumper, and what saves flows; never a script, nor an addon
                         that changes flows
@@ -8,7 +7,7 @@
                         asked, and gets the turn's line of history when the turn is over
 
 While nobody observes flows, none is made. Metadata is plain values, because flows are copied and
-saved with it.
+saved with it (``docs/spec/inspect.md``, decision 0025).
 """
 
 import asyncio
@@ -42,28 +41,32 @@ from claw_mediate.core.observer import (
     ResponseInfo,
 )
 from claw_mediate.http.headers import raw_headers
+from claw_mediate.mitm.addon_state import AddonState
 from claw_mediate.mitm.flow_state import flows_awaiting, state_of
-from claw_mediate.mitm.governance import Governance
 
 _log = logging.getLogger(__name__)
 
 PARENT, TURN, AGENT, ENTRY = "claw.parent", "claw.turn", "claw.agent", "claw.entry"
 KIND, ROUND, TOOL, PROVIDER = "claw.kind", "claw.round", "claw.tool", "claw.provider"
 DUPLICATE, REPLAYED, LATENCY = "claw.duplicate", "claw.replayed", "claw.latency_ms"
-SERVER = "claw.server"  # Of a call over MCP: the name that the server gives itself
+SERVER = "claw.server"
+"""Of a call over MCP: the name that the server gives itself."""
 MARKS = {"turn": ":llama:", "model": ":robot:", "tool": ":wrench:"}
-MAX_SHOWN = 4 << 20  # Bytes that are kept of a body, and of a line of history
+MAX_SHOWN = 4 << 20
+"""Bytes that are kept of a body, and of a line of history."""
 NOT_MADE, _RECORDED = "not-made.invalid", "recorded.invalid"
 """Hosts of requests that were not made: such names never resolve (RFC 2606)."""
-# Of a tool: a model may invent one of any length, with characters that move a terminal's cursor
 _MAX_NAME_LENGTH = 128
+"""Of a tool's name: a model may invent one of any length."""
+_NOT_PRINTABLE = "\N{REPLACEMENT CHARACTER}"
+"""In the place of a character of such a name that may move a terminal's cursor."""
 _PORTS = {"http": 80, "https": 443}
 _ENTRY_SECONDS = 1.0
 
 
-def observe(parent: http.HTTPFlow, governance: Governance) -> RequestObserver | None:
+def observe(parent: http.HTTPFlow, addon_state: AddonState) -> RequestObserver | None:
     """Return the observer of this flow's request; None while nobody observes flows."""
-    return _ParentObserver(parent, governance) if governance.is_observed() else None
+    return _ParentObserver(parent, addon_state) if addon_state.is_observed() else None
 
 
 def stop_waiting(parent: http.HTTPFlow) -> None:
@@ -72,12 +75,14 @@ def stop_waiting(parent: http.HTTPFlow) -> None:
 
 
 async def wait_for_entry(parent: http.HTTPFlow) -> None:
-    """Wait a moment for the line of history of a turn that its last runner has
-    left: it is saved with the flow.
+    """Wait a moment for the line of history of a turn that its last runner has left.
+
+    It is saved with the flow.
     """
     turn_id = parent.metadata.get(TURN)
     if turn_id is None or flows_awaiting(turn_id) or ENTRY in parent.metadata:
         return
+
     state = state_of(parent)
     state.entry_written = asyncio.Event()
     with contextlib.suppress(TimeoutError):
@@ -86,7 +91,7 @@ async def wait_for_entry(parent: http.HTTPFlow) -> None:
 
 
 def _fail_silently[**P, T](otherwise: T) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Wrap a method that shows a turn: its failure is logged, and must not concern the turn."""
+    """Wrap a method that shows a turn: its failure is logged, and must not harm the turn."""
 
     def wrap(show: Callable[P, T]) -> Callable[P, T]:
         @functools.wraps(show)
@@ -105,21 +110,21 @@ def _fail_silently[**P, T](otherwise: T) -> Callable[[Callable[P, T]], Callable[
 class _Notifier:
     """Notifies the observers of a flow, and nobody else."""
 
-    def __init__(self, governance: Governance) -> None:
-        self._governance = governance
+    def __init__(self, addon_state: AddonState) -> None:
+        self._addon_state = addon_state
 
     def _notify(self, *events: hooks.Hook) -> None:
         for event in events:
-            for observer in self._governance.observers:
-                with addonmanager.safecall():  # an observer's failure must not concern the turn
+            for observer in self._addon_state.observers:
+                with addonmanager.safecall():  # an observer's failure must not harm the turn
                     ctx.master.addons.invoke_addon_sync(observer, event)
 
 
 class _ParentObserver(_Notifier):
     """Observes a runner's request, which may begin a turn or join one."""
 
-    def __init__(self, parent: http.HTTPFlow, governance: Governance) -> None:
-        super().__init__(governance)
+    def __init__(self, parent: http.HTTPFlow, addon_state: AddonState) -> None:
+        super().__init__(addon_state)
         self._flow = parent
 
     @_fail_silently(None)
@@ -134,39 +139,47 @@ class _ParentObserver(_Notifier):
     def on_request(self, hidden: HiddenRequest) -> ExchangeObserver:
         if hidden.subject.kind == "model" and hidden.request.url:
             self._show_provider(hidden.request.url)
-        return _HiddenFlow(self._flow, hidden, self._governance)
+        return _HiddenFlow(self._flow, hidden, self._addon_state)
 
     @_fail_silently(None)
     def on_end(self, entry: bytes) -> None:
-        """Give the line of history to all flows that wait for the turn: also to
-        those that joined it after this one left.
+        """Give the line of history to all flows that wait for the turn.
+
+        Some may have joined it after this one left.
         """
-        text = _bounded(entry)
         turn_id = self._flow.metadata.get(TURN)
-        waiting = flows_awaiting(turn_id) if turn_id is not None else []
-        flows = [*waiting, *(() if self._flow in waiting else (self._flow,))]
-        for waiting_flow in flows:
-            state = state_of(waiting_flow)
+        flows = flows_awaiting(turn_id) if turn_id is not None else []
+        if self._flow not in flows:
+            flows.append(self._flow)
+
+        text = _bounded(entry)
+        for each in flows:
+            state = state_of(each)
             state.awaited_turn = None
-            waiting_flow.metadata[ENTRY] = text
+            each.metadata[ENTRY] = text
             if state.entry_written is not None:
                 state.entry_written.set()
         self._notify(hooks.UpdateHook(flows))
 
     def _show_provider(self, asked: str) -> None:
-        if isinstance(self._flow.client_conn.proxy_mode, ReverseMode):
-            scheme, host, port, _ = _place(asked)
-            request = self._flow.request
-            if (request.scheme, request.data.host, request.data.port) != (scheme, host, port):
-                request.scheme, request.data.port, request.host = scheme, port, host
-                self._notify(hooks.UpdateHook([self._flow]))
+        """Show the provider that is asked as the host of a request to the base URL."""
+        if not isinstance(self._flow.client_conn.proxy_mode, ReverseMode):
+            return
+
+        scheme, host, port, _ = _place(asked)
+        request = self._flow.request
+        if (request.scheme, request.data.host, request.data.port) != (scheme, host, port):
+            request.scheme = scheme
+            request.data.port = port
+            request.host = host
+            self._notify(hooks.UpdateHook([self._flow]))
 
 
 class _HiddenFlow(_Notifier):
     def __init__(
-        self, parent: http.HTTPFlow, hidden: HiddenRequest, governance: Governance
+        self, parent: http.HTTPFlow, hidden: HiddenRequest, addon_state: AddonState
     ) -> None:
-        super().__init__(governance)
+        super().__init__(addon_state)
         self._started = time.monotonic()
         self._flow = _flow(parent, hidden)
         self._notify(HttpRequestHeadersHook(self._flow), HttpRequestHook(self._flow))
@@ -195,12 +208,16 @@ class _HiddenFlow(_Notifier):
 
 
 def _flow(parent: http.HTTPFlow, hidden: HiddenRequest) -> http.HTTPFlow:
-    about, now = hidden.subject, time.time()
+    """Return the flow of a hidden request, below that of its runner."""
+    about = hidden.subject
+    is_model = about.kind == "model"
     name = "".join(
-        each if each.isprintable() else "\N{REPLACEMENT CHARACTER}"
-        for each in about.name[:_MAX_NAME_LENGTH]
+        each if each.isprintable() else _NOT_PRINTABLE for each in about.name[:_MAX_NAME_LENGTH]
     )
-    scheme, host, port, path = _place(hidden.request.url or _url_of_no_request(hidden, name))
+    now = time.time()
+
+    asked = hidden.request.url or _url_of_no_request(hidden, name)
+    scheme, host, port, path = _place(asked)
     server = connection.Server(address=(host, port), timestamp_start=now)
     child = http.HTTPFlow(parent.client_conn, server)
     child.request = http.Request(
@@ -219,7 +236,8 @@ def _flow(parent: http.HTTPFlow, hidden: HiddenRequest) -> http.HTTPFlow:
     )
     child.live = True
     child.marked = MARKS[about.kind]
-    what = "model" if about.kind == "model" else name
+
+    what = "model" if is_model else name
     child.comment = f"claw {what} round {about.round} of {hidden.turn_id} by {hidden.agent_id}"
     child.metadata |= {
         PARENT: parent.id,
@@ -227,19 +245,20 @@ def _flow(parent: http.HTTPFlow, hidden: HiddenRequest) -> http.HTTPFlow:
         AGENT: hidden.agent_id,
         KIND: about.kind,
         ROUND: about.round,
-        PROVIDER if about.kind == "model" else TOOL: name,
+        PROVIDER if is_model else TOOL: name,
         DUPLICATE: about.duplicate,
         REPLAYED: about.replayed,
-        **({SERVER: hidden.request.server} if hidden.request.server else {}),
     }
+    if hidden.request.server:
+        child.metadata[SERVER] = hidden.request.server
     return child
 
 
 def _headers(asked: RequestInfo, authority: str) -> http.Headers:
-    fields = raw_headers([("host", authority), *asked.headers])
-    return http.Headers(
-        [*fields, (b"content-length", b"%d" % len(asked.body))] if asked.body else fields
-    )
+    fields = list(raw_headers([("host", authority), *asked.headers]))
+    if asked.body:
+        fields.append((b"content-length", b"%d" % len(asked.body)))
+    return http.Headers(fields)
 
 
 def _url_of_no_request(hidden: HiddenRequest, name: str) -> str:
@@ -255,17 +274,21 @@ def _place(text: str) -> tuple[str, str, int, str]:
         port = parts.port or _PORTS[scheme]
     except ValueError:
         return "http", NOT_MADE, _PORTS["http"], "/"
+
     path = parts.path + (f"?{parts.query}" if parts.query else "")
     return scheme, parts.hostname or NOT_MADE, port, path or "/"
 
 
 def _bounded(entry: bytes) -> str:
-    """Return a line of history; without its requests if it is too long, and empty
-    if it is too long even so.
+    """Return a line of history; without its requests if it is too long.
+
+    Return "" if it is too long even so.
     """
     if len(entry) > MAX_SHOWN:
         document: dict[str, Any] = msgspec.json.decode(entry, type=dict[str, msgspec.Raw])
-        entry = msgspec.json.encode(
-            {**document, "request_original": None, "request_effective": None}
-        )
-    return entry.decode(errors="replace").strip() if len(entry) <= MAX_SHOWN else ""
+        document["request_original"] = None
+        document["request_effective"] = None
+        entry = msgspec.json.encode(document)
+    if len(entry) > MAX_SHOWN:
+        return ""
+    return entry.decode(errors="replace").strip()

@@ -1,5 +1,6 @@
-"""A message without its secrets, and its original parts, which are put back into
-what is sent (``redaction``).
+"""A message without its secrets, and its originals, which are put back into what is sent.
+
+``redaction`` decides when.
 """
 
 from itertools import chain
@@ -18,55 +19,56 @@ from claw_mediate.mitm.view.hidden_flows import MAX_SHOWN
 _NAMES = frozenset(name.encode() for name in (*CREDENTIALS, "set-cookie"))
 _DOTS = DOTS.encode()
 _UNREADABLE_BODY = b"(a body that can't be unpacked, and so is not shown)"
-_MAX_TOKENS, _MAX_TOKEN_LENGTH = 6, 8 << 10
-"""Headers in which a credential is searched for, and their bytes: anybody may send
-a megabyte of them.
-"""
-_MAX_UNPACKED, _UNPACK_SECONDS = 64 << 20, 1.0
+_MAX_TOKENS = 6
+"""Headers in which a credential is searched for: anybody may send a megabyte of them."""
+_MAX_TOKEN_LENGTH = 8 << 10
+"""Bytes of such a header."""
+_MAX_UNPACKED = 64 << 20
+_UNPACK_SECONDS = 1.0
 
 
 def shown_tokens(request: http.Request) -> list[str]:
-    """Return what the request has as credentials, known or not: each whole, without
-    its scheme, and its secret half.
+    """Return what the request has as credentials, known or not.
+
+    Each is whole, without its scheme, and as its secret half.
     """
-    # More or longer headers than a few are no credentials: they are not shown either, but not
+    # More headers, or longer ones, are no credentials. They are not shown either, but not
     # searched for elsewhere.
-    values = [value for name, value in request.headers.fields if name.lower() in _NAMES][
-        :_MAX_TOKENS
-    ]
+    values = [value for name, value in request.headers.fields if name.lower() in _NAMES]
     tokens = []
-    for value in (
-        each.decode(errors="surrogateescape") for each in values if len(each) <= _MAX_TOKEN_LENGTH
-    ):
-        token = value.strip().rpartition(" ")[2]
-        tokens += [value, token, token.partition(":")[2]]
+    for value in values[:_MAX_TOKENS]:
+        if len(value) > _MAX_TOKEN_LENGTH:
+            continue
+
+        text = value.decode(errors="surrogateescape")
+        token = text.strip().rpartition(" ")[2]
+        tokens += [text, token, token.partition(":")[2]]
     return [each for each in tokens if each]
 
 
 def redact_head(message: http.Message, redactor: Redactor | None) -> Originals:
-    """Redact the head of a message in place, credentials always and known secrets with a redactor.
+    """Redact the head of a message in place, and return its originals.
 
-    Return the originals.
+    Credentials always become dots; known secrets do with a redactor.
     """
-    originals, fields, line = (
-        Originals(head_searched=redactor is not None),
-        message.data.headers.fields,
-        _line(message),
-    )
+    originals = Originals(head_searched=redactor is not None)
+    fields = message.data.headers.fields
     shown = [(each[0], _DOTS) if each[0].lower() in _NAMES and each[1] else each for each in fields]
+
     if redactor is not None:
+        line = _line(message)
         own = getattr(message.data, line)
         lines = [own, *chain.from_iterable(shown)]
-        if (clear := redactor.lines(lines)) is not lines:
+        clear = redactor.lines(lines)
+        if clear is not lines:
             shown = list(zip(clear[1::2], clear[2::2], strict=True))
         if clear[0] != own:
-            phrase = (
-                standard_phrase(message.status_code)
-                if isinstance(message, http.Response)
-                else clear[0]
-            )
+            phrase = clear[0]
+            if isinstance(message, http.Response):
+                phrase = standard_phrase(message.status_code)
             setattr(message.data, line, phrase)
             originals.line = (phrase, own)
+
     for place, (each, original) in enumerate(zip(shown, fields, strict=True)):
         if each != original or _DOTS in original[1]:
             shown[place] = _number(each, place, original, originals)
@@ -79,6 +81,10 @@ def redact_head(message: http.Message, redactor: Redactor | None) -> Originals:
 def _number(
     shown: HeaderField, place: int, original: HeaderField, originals: Originals
 ) -> HeaderField:
+    """Return the header as it is shown, and note its original.
+
+    One that is shown like another gets the number of its place, so that each finds its own.
+    """
     name, value = shown
     while (key := (name.lower(), value)) in originals.fields:
         value = b"%b %d" % (value, place)
@@ -95,8 +101,9 @@ def _line(message: http.Message) -> str:
 
 
 def has_dots(target: bytes) -> bool:
-    """Return whether a target contains the dots, as they are or as an editor of
-    queries encodes them.
+    """Return whether a target contains the dots.
+
+    They are there as they are, or as an editor of queries encodes them.
     """
     return _DOTS in unquote_to_bytes(target)
 
@@ -106,22 +113,21 @@ def redact_body(message: http.Message, originals: Originals, redactor: Redactor)
     own = message.data.content
     if not own:
         return
+
     originals.body_searched = True
+    codings = coding_names(message.headers.get_all("content-encoding"))
     try:
-        plain = decode_known(
-            own,
-            coding_names(message.headers.get_all("content-encoding")),
-            _MAX_UNPACKED,
-            _UNPACK_SECONDS,
-        )
+        plain = decode_known(own, codings, _MAX_UNPACKED, _UNPACK_SECONDS)
     except DecodingError:
         clear = _UNREADABLE_BODY
     else:
+        # A secret that the cut goes through is found, too.
         clear = redactor.document(plain[: MAX_SHOWN + redactor.max_form_bytes])
         if len(plain) > MAX_SHOWN:
             clear = redactor.cut(clear, MAX_SHOWN)
         if clear == plain:
             return
+
     message.data.content = clear
     originals.body = (clear, own)
 
@@ -134,13 +140,18 @@ def original_fields(message: http.Message, originals: Originals) -> HeaderFields
     fields = message.data.headers.fields
     if originals.head is not None and fields is originals.head[0]:
         return originals.head[1]
-    own = (
-        originals.fields.get((name.lower(), value))
-        if _DOTS in value or _DOTS in name
-        else (name, value)
-        for name, value in fields
-    )
-    return tuple(each for each in own if each is not None)
+
+    own: list[HeaderField] = []
+    for name, value in fields:
+        if _DOTS not in value and _DOTS not in name:
+            own.append((name, value))
+            continue
+
+        original = originals.fields.get((name.lower(), value))
+        if original is not None:
+            own.append(original)
+
+    return tuple(own)
 
 
 def _copy[T](of: T) -> T:
@@ -155,22 +166,22 @@ def restore[M: http.Message](message: M, originals: Originals) -> M:
 
     The given one stays redacted.
     """
-    fields, body = original_fields(message, originals), originals.own_body(message)
-    has_line = (
-        originals.line is not None and getattr(message.data, _line(message)) == originals.line[0]
-    )
+    fields = original_fields(message, originals)
+    body = originals.own_body(message)
+    line = originals.line
+    has_line = line is not None and getattr(message.data, _line(message)) == line[0]
     if fields is message.data.headers.fields and originals.body is None and not has_line:
         return message
+
     whole = _copy(message)
     whole.data = _copy(message.data)
     whole.data.headers = _copy(message.data.headers)
     whole.data.headers.fields = fields
-    if originals.line is not None and has_line:
-        setattr(whole.data, _line(message), originals.line[1])
+    if line is not None and has_line:
+        setattr(whole.data, _line(message), line[1])
     if originals.body is not None:
         whole.data.content = body
-        if (
-            "content-length" in whole.headers
-        ):  # also after an edit it must be the length of what is sent
+        # Also after an edit it must be the length of what is sent.
+        if "content-length" in whole.headers:
             whole.headers["content-length"] = str(len(body or b""))
     return whole

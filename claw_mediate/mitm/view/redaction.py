@@ -1,5 +1,4 @@
-"""Redaction of flows: a flow never holds a secret, and what is sent does
-(``docs/spec/inspect.md``, decision 0025).
+"""Redaction of flows: a flow never holds a secret, and what is sent does.
 
     heads      credentials become dots before any other addon hears of the flow, and so do known
                secrets in headers and the target; the originals are put back into a copy as the head
@@ -9,7 +8,8 @@
                after they have passed
 
 While nobody observes flows, only headers with credentials are redacted. Originals live as long as
-their flow is under way. The addon stands before all scripts, and outlives them.
+their flow is under way. The addon comes before all scripts, and outlives them
+(``docs/spec/inspect.md``, decision 0025).
 """
 
 import logging
@@ -23,9 +23,9 @@ from mitmproxy.proxy.layers import http as layers
 
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import DOTS, Secret
+from claw_mediate.mitm.addon_state import AddonState
 from claw_mediate.mitm.flow_state import FlowRedaction, FlowState, Originals, release, state_of
 from claw_mediate.mitm.gate import guard
-from claw_mediate.mitm.governance import Governance
 from claw_mediate.mitm.view import hidden_flows
 from claw_mediate.mitm.view.redacted_message import (
     has_dots,
@@ -36,14 +36,14 @@ from claw_mediate.mitm.view.redacted_message import (
     shown_tokens,
 )
 
-_PLAIN_MESSAGES = ("client ", "server ")  # The beginnings of messages that name peers only
-_REDACTED_LOGGERS = (
-    "mitmproxy.proxy.server",
-    "claw_mediate.mitm.gate.egress",
-)  # Loggers that report what a peer sent
+_PLAIN_MESSAGES = ("client ", "server ")
+"""The beginnings of messages that name peers only."""
+_REDACTED_LOGGERS = ("mitmproxy.proxy.server", "claw_mediate.mitm.gate.egress")
+"""Loggers that report what a peer sent."""
 _MAX_REPORTED = 4 << 10
-"""Characters of such a report. mitmproxy quotes what it can't read, however long it is, and mitmweb
-keeps 10,000 reports.
+"""Characters of such a report.
+
+mitmproxy quotes what it can't read, however long it is, and mitmweb keeps 10,000 reports.
 """
 
 
@@ -71,9 +71,13 @@ def _redact_body(
 
 def add_secrets(flow: http.HTTPFlow, secrets: Callable[[], Sequence[Secret]]) -> None:
     """Search for the secrets of this agent in the bodies of its flow."""
-    if (redaction := state_of(flow).redaction) is not None and redaction.heads is not None:
-        own = secrets()
-        redaction.heads, redaction.bodies = redaction.heads.with_secrets(own), Redactor(own)
+    redaction = state_of(flow).redaction
+    if redaction is None or redaction.heads is None:
+        return
+
+    own = secrets()
+    redaction.heads = redaction.heads.with_secrets(own)
+    redaction.bodies = Redactor(own)
 
 
 def original_request(flow: http.HTTPFlow) -> http.Request:
@@ -85,33 +89,42 @@ def original_request(flow: http.HTTPFlow) -> http.Request:
 def original_body(flow: http.HTTPFlow) -> bytes:
     """Return the body of the request as it came in."""
     redaction = state_of(flow).redaction
-    return (
-        flow.request.raw_content if redaction is None else redaction.request.own_body(flow.request)
-    ) or b""
+    if redaction is None:
+        return flow.request.raw_content or b""
+    return redaction.request.own_body(flow.request) or b""
 
 
 def original_data(flow: http.HTTPFlow, data: bytes) -> bytes:
     """Return what is sent in the place of a body that is shown."""
     redaction = state_of(flow).redaction
     body = redaction.request.body if redaction is not None else None
-    return body[1] if body is not None and data is body[0] else data
+    if body is None:
+        return data
+
+    shown, original = body
+    return original if data is shown else data
 
 
 def is_sendable(flow: http.HTTPFlow) -> bool:
-    """Return whether the target is the original, or another without dots: one that was edited
-    around dots has no original.
+    """Return whether the request has a target that can be sent.
+
+    It is the original, or another one without dots: one that was edited around dots has no
+    original.
     """
-    redaction, path = state_of(flow).redaction, flow.request.data.path
+    path = flow.request.data.path
+    redaction = state_of(flow).redaction
     line = redaction.request.line if redaction is not None else None
     return line is None or path == line[0] or not has_dots(path)
 
 
 @contextmanager
 def unredacted(flow: http.HTTPFlow, part: Literal["request", "response"]) -> Iterator[None]:
-    """Let the flow hold its real message within the block, in which no other addon
-    must hear of the flow.
+    """Let the flow hold its real message within the block.
+
+    No other addon must hear of the flow in the block.
     """
-    redaction, message = state_of(flow).redaction or FlowRedaction(), getattr(flow, part)
+    redaction = state_of(flow).redaction or FlowRedaction()
+    message = getattr(flow, part)
     message.data = restore(message, getattr(redaction, part)).data
     try:
         yield
@@ -160,24 +173,23 @@ def _forget(flow: http.HTTPFlow, state: FlowState) -> None:
 
 
 class RedactionAddon:
-    name = "claw-veil"
+    name = "claw-redaction"
 
-    def __init__(self, governance: Governance) -> None:
-        self._governance = governance
+    def __init__(self, addon_state: AddonState) -> None:
+        self._addon_state = addon_state
 
     def install(self) -> None:
-        """Add this before all scripts, and behind the addon that checks mitmproxy's
-        own credentials.
-        """
-        # The chain becomes a new list, because the present one may just be iterated over.
-        addons = ctx.master.addons
-        place = addons.chain.index(self._governance.builtin.proxyauth) + 1
+        """Add this before all scripts, after the addon that checks mitmproxy's own credentials."""
         for name in _REDACTED_LOGGERS:
             logging.getLogger(name).addFilter(self._redact_record)
+
+        # The chain becomes a new list, because the present one may just be iterated over.
+        addons = ctx.master.addons
+        place = addons.chain.index(self._addon_state.builtin.proxyauth) + 1
         addons.chain = [*addons.chain[:place], addons.register(self), *addons.chain[place:]]
 
     def configure(self, _updated: set[str]) -> None:
-        self._governance.options_changed()
+        self._addon_state.options_changed()
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:
         state = state_of(flow)
@@ -186,7 +198,9 @@ class RedactionAddon:
             _prepare_replay(flow)
         if "proxyauth" in flow.metadata:
             flow.metadata["proxyauth"] = (flow.metadata["proxyauth"][0], DOTS)
-        if (heads := self._redactor_if_observed(flow, redaction)) is not None:
+
+        heads = self._redactor_if_observed(flow, redaction)
+        if heads is not None:
             _refuse_secret_names(flow, heads)
         redaction.request = redact_head(flow.request, heads)
 
@@ -199,19 +213,26 @@ class RedactionAddon:
             redaction.request = _redact_rest(redaction, flow.request, redaction.request)
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
-        redaction, response = state_of(flow).redaction, flow.response
-        if redaction is not None and response is not None:
-            redaction.response = redact_head(response, self._redactor_if_observed(flow, redaction))
+        redaction = state_of(flow).redaction
+        if redaction is None or flow.response is None:
+            return
+
+        redactor = self._redactor_if_observed(flow, redaction)
+        redaction.response = redact_head(flow.response, redactor)
 
     def response(self, flow: http.HTTPFlow) -> None:
         """Redact all that is not yet redacted."""
-        state, response = state_of(flow), flow.response
+        state = state_of(flow)
         redaction = state.redaction
-        if redaction is None or (redactor := self._redactor_if_observed(flow, redaction)) is None:
+        if redaction is None:
             return
+        redactor = self._redactor_if_observed(flow, redaction)
+        if redactor is None:
+            return
+
         redaction.request = _redact_rest(redaction, flow.request, redaction.request)
-        if response is not None:
-            redaction.response = _redact_rest(redaction, response, redaction.response)
+        if flow.response is not None:
+            redaction.response = _redact_rest(redaction, flow.response, redaction.response)
         if flow.error is not None:
             flow.error.msg = _short(redactor.text(flow.error.msg))
         if state.is_recorded:  # nothing of it is ever sent
@@ -226,68 +247,74 @@ class RedactionAddon:
 
     def websocket_message(self, flow: http.HTTPFlow) -> None:
         """Keep only the last message, redacted. It is a copy: mitmproxy sends its own message."""
-        redaction, socket = state_of(flow).redaction or FlowRedaction(), flow.websocket
+        redaction = state_of(flow).redaction or FlowRedaction()
+        socket = flow.websocket
         if socket is None:
             return
+
         del socket.messages[:-1]
-        if (redactor := self._redactor_if_observed(flow, redaction)) is not None:
-            message = socket.messages[-1]
-            if (clear := redactor.data(message.content)) != message.content:
-                socket.messages[-1] = copy(message)
-                socket.messages[-1].content = clear
+        redactor = self._redactor_if_observed(flow, redaction)
+        if redactor is None:
+            return
+
+        message = socket.messages[-1]
+        clear = redactor.data(message.content)
+        if clear != message.content:
+            shown = copy(message)
+            shown.content = clear
+            socket.messages[-1] = shown
 
     def websocket_end(self, flow: http.HTTPFlow) -> None:
         state = state_of(flow)
-        redaction, state.redaction = state.redaction or FlowRedaction(), None
+        redaction = state.redaction or FlowRedaction()
+        state.redaction = None
         release(flow, state)
-        if flow.websocket is not None:
-            flow.websocket.messages.clear()
-            if (
-                redactor := self._redactor_if_observed(flow, redaction)
-            ) is not None and flow.websocket.close_reason:
-                flow.websocket.close_reason = redactor.text(flow.websocket.close_reason)
+
+        socket = flow.websocket
+        if socket is None:
+            return
+
+        socket.messages.clear()
+        redactor = self._redactor_if_observed(flow, redaction)
+        if redactor is not None and socket.close_reason:
+            socket.close_reason = redactor.text(socket.close_reason)
 
     def _redact_record(self, record: logging.LogRecord) -> bool:
-        """Redact and shorten a log record: of a message that can't be read,
-        mitmproxy logs the bytes.
+        """Redact and shorten a log record.
+
+        Of a message that can't be read, mitmproxy logs the bytes.
         """
-        is_plain = str(record.msg).startswith(_PLAIN_MESSAGES)
-        if not is_plain and (record.levelno >= logging.WARNING or self._governance.is_observed()):
-            record.msg, record.args = (
-                _short(self._governance.redactor().text(record.getMessage())),
-                (),
-            )
+        if str(record.msg).startswith(_PLAIN_MESSAGES):
+            return True
+
+        if record.levelno >= logging.WARNING or self._addon_state.is_observed():
+            record.msg = _short(self._addon_state.redactor().text(record.getMessage()))
+            record.args = ()
         return True
 
     def _redactor_if_observed(
         self, flow: http.HTTPFlow, redaction: FlowRedaction
     ) -> Redactor | None:
         """Return the redactor for heads; None while nobody observes flows."""
-        if not self._governance.is_observed():
+        if not self._addon_state.is_observed():
             return None
         if redaction.heads is None:
             own_tokens = shown_tokens(restore(flow.request, redaction.request))
-            redaction.heads = self._governance.redactor().with_secrets(own_tokens)
+            redaction.heads = self._addon_state.redactor().with_secrets(own_tokens)
         return redaction.heads
 
 
 def _prepare_replay(flow: http.HTTPFlow) -> None:
-    # Headers with dots are dropped, because their originals are gone.
+    """Drop headers with dots, because their originals are gone. Refuse what can't be sent."""
     flow.request.headers.fields = original_fields(flow.request, Originals())
+    problem: str | None = None
     if hidden_flows.KIND in flow.metadata:
-        guard.refuse(
-            flow,
-            403,
-            "not_replayed",
-            "a hidden request is not sent again: claw.replay plays its turn",
-        )
+        problem = "a hidden request is not sent again: claw.replay plays its turn"
     elif has_dots(flow.request.data.path):
-        guard.refuse(
-            flow,
-            403,
-            "not_replayed",
-            "a request is not sent again without the secret that stood in its URL",
-        )
+        problem = "a request is not sent again without the secret that stood in its URL"
+
+    if problem is not None:
+        guard.refuse(flow, 403, "not_replayed", problem)
 
 
 def _short(report: str) -> str:
@@ -296,24 +323,28 @@ def _short(report: str) -> str:
 
 
 def _refuse_secret_names(flow: http.HTTPFlow, redactor: Redactor) -> None:
-    """Refuse a request whose host, method or SNI contains a secret: we cannot show
-    one name and connect to another.
+    """Refuse a request whose host, method or SNI contains a secret.
+
+    We cannot show one name and connect to another.
     """
     data, client = flow.request.data, flow.client_conn
     offers = [offer for offer in client.alpn_offers if redactor.data(offer) == offer]
     sni = (client.sni or "").encode(errors="replace")
     names = (data.host.encode(errors="replace"), data.authority, data.method, data.scheme, sni)
-    if any(redactor.data(name) != name for name in names) or len(offers) < len(client.alpn_offers):
-        data.host, data.authority, data.method, data.scheme = (
-            "redacted.invalid",
-            b"",
-            b"GET",
-            b"http",
-        )
-        client.sni, client.alpn_offers = None, offers
-        guard.refuse(
-            flow,
-            400,
-            "credential_in_url",
-            "a credential must not stand in the name of a host or of a method",
-        )
+    in_a_name = any(redactor.data(name) != name for name in names)
+    in_an_offer = len(offers) < len(client.alpn_offers)
+    if not in_a_name and not in_an_offer:
+        return
+
+    data.host = "redacted.invalid"
+    data.authority = b""
+    data.method = b"GET"
+    data.scheme = b"http"
+    client.sni = None
+    client.alpn_offers = offers
+    guard.refuse(
+        flow,
+        400,
+        "credential_in_url",
+        "a credential must not stand in the name of a host or of a method",
+    )

@@ -1,8 +1,7 @@
-"""Replay of a turn in the view: from its flows, into a new flow (``claw.replay``,
-``docs/spec/inspect.md``).
+"""Replay of a turn in the view: from its flows, into a new flow (``claw.replay``).
 
 The new flow is a copy of the runner's, with the response that it would get now. Its comment names
-the original, and its Turn view begins with the differences.
+the original, and its Turn view begins with the differences (``docs/spec/inspect.md``).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,28 +43,32 @@ async def replay(
 
     Raise ``NotReplayableError``.
     """
-    parent = _parent(of, flows := list(flows))
+    flows = list(flows)
+    parent = _parent(of, flows)
     entry = as_object(turn_view.entry(parent))
     if not entry:
         raise NotReplayableError("this flow is no finished turn: it has no line of history")
     if entry.get("delivery") == "native":
         raise NotReplayableError("this is a call that the runner made itself: no model was asked")
+
+    agent_id = as_line(entry.get("claw_id"))
     try:
-        agent = agents.find(as_line(entry.get("claw_id")))
+        agent = agents.find(agent_id)
     except UnreadableDirectoryError as error:
         raise NotReplayableError(str(error)) from error
     if agent is None:
         raise NotReplayableError(
-            f"no agent {as_line(entry.get('claw_id'))!r} can be read in the context "
-            "directory (cllama_context)"
+            f"no agent {agent_id!r} can be read in the context directory (cllama_context)"
         )
-    recorded = RecordedTurn(
-        entry, parent.request.path, _content(parent.request), *_hidden(_children(parent, flows))
-    )
+
+    path = parent.request.path
+    replies, results = _hidden(_children(parent, flows))
+    recorded = RecordedTurn(entry, path, _content(parent.request), replies, results)
     if lost := recorded.missing():
         raise NotReplayableError(f"the recording is not complete: it lacks {', '.join(lost)}")
+
     try:
-        again = await replay_turn(recorded, agent, _dialect(parent.request.path))
+        again = await replay_turn(recorded, agent, _dialect(path))
     except (UnreadableRequestError, json_splice.JsonSpliceError) as error:
         raise NotReplayableError(f"the runner's request can't be read: {error}") from error
     except Exception as error:  # a file may hold anything
@@ -76,16 +79,21 @@ async def replay(
 
 
 def _result(parent: http.HTTPFlow, entry: JsonObject, again: ReplayOutcome) -> ReplayResult:
-    differing = diff_entries(entry, again.entry)
+    """Return the replay's flow, and the differences from the recorded entry."""
     lines = [f"replay of {parent.id}, turn {as_line(entry.get('turn_id'))}"]
-    if entry.get("digest") != again.entry.get("digest"):
+    recorded_under, replayed_under = entry.get("digest"), again.entry.get("digest")
+    if recorded_under != replayed_under:
         lines.append(
-            f"recorded under {as_line(entry.get('digest'))[:12]}, replayed under "
-            f"{as_line(again.entry.get('digest'))[:12]}"
+            f"recorded under {as_line(recorded_under)[:12]}, replayed under "
+            f"{as_line(replayed_under)[:12]}"
         )
     lines += [f"not recorded: {what}" for what in again.missing]
-    lines += [*differing, f"{len(differing)} lines differ"] if differing else ["nothing differs"]
+
+    differing = diff_entries(entry, again.entry)
+    lines += differing
+    lines.append(f"{len(differing)} lines differ" if differing else "nothing differs")
     report = "\n".join(lines)
+
     flow = parent.copy()
     flow.response = http.Response.make(
         again.status, again.body, {"content-type": "application/json"}
@@ -106,52 +114,59 @@ def _parent(of: http.HTTPFlow, flows: Sequence[http.HTTPFlow]) -> http.HTTPFlow:
     wanted = of.metadata.get(hidden_flows.PARENT) or of.metadata.get(REPLAY_OF)
     if wanted is None:
         return of
-    parent = next((flow for flow in flows if flow.id == wanted), None)
-    if parent is None:
-        raise NotReplayableError("the runner's request that this flow is part of is not there")
-    return parent
+
+    for flow in flows:
+        if flow.id == wanted:
+            return flow
+
+    raise NotReplayableError("the runner's request that this flow is part of is not there")
 
 
 def _children(parent: http.HTTPFlow, flows: Sequence[http.HTTPFlow]) -> list[http.HTTPFlow]:
+    """Return the hidden flows of a runner's flow.
+
+    One that joined a turn has none of its own: those of the turn are returned.
+    """
     own = [flow for flow in flows if flow.metadata.get(hidden_flows.PARENT) == parent.id]
+    if own:
+        return own
+
     turn_id = parent.metadata.get(hidden_flows.TURN)
-    joined = [
-        flow
-        for flow in flows
-        if hidden_flows.PARENT in flow.metadata and flow.metadata.get(hidden_flows.TURN) == turn_id
-    ]
-    return own or joined
+    hidden = [flow for flow in flows if hidden_flows.PARENT in flow.metadata]
+    return [flow for flow in hidden if flow.metadata.get(hidden_flows.TURN) == turn_id]
 
 
 def _hidden(
     children: Iterable[http.HTTPFlow],
 ) -> tuple[Mapping[int, RecordedResponse], Mapping[tuple[int, str], Sequence[RecordedResponse]]]:
+    """Return the model's responses by their round, and those of services by round and tool."""
     replies: dict[int, RecordedResponse] = {}
-    answers: dict[tuple[int, str], list[RecordedResponse]] = {}
+    results: dict[tuple[int, str], list[RecordedResponse]] = {}
     for child in children:
         about = child.metadata
-        number, tool = about.get(hidden_flows.ROUND), about.get(hidden_flows.TOOL)
-        if (
-            child.request.host == hidden_flows.NOT_MADE
-            or not isinstance(number, int)
-            or not _is_whole(child)
-        ):
+        number = about.get(hidden_flows.ROUND)
+        tool = about.get(hidden_flows.TOOL)
+        was_made = child.request.host != hidden_flows.NOT_MADE
+        if not was_made or not isinstance(number, int) or not _is_whole(child):
             continue
+
         if about.get(hidden_flows.KIND) == "model":
             replies[number] = _recorded(child)
         elif isinstance(tool, str):
-            answers.setdefault((number, tool), []).append(_recorded(child))
-    return replies, answers
+            results.setdefault((number, tool), []).append(_recorded(child))
+
+    return replies, results
 
 
 def _is_whole(child: http.HTTPFlow) -> bool:
-    """Return whether enough was kept: all of a model's reply, or at least the
-    beginning of a service's response.
+    """Return whether enough was kept.
+
+    That is all of a model's reply, or the beginning of a service's response.
     """
     is_tool = child.metadata.get(hidden_flows.KIND) == "tool"
-    return (
-        child.response is None or is_tool or _size(child.response) <= len(_content(child.response))
-    )
+    if child.response is None or is_tool:
+        return True
+    return _size(child.response) <= len(_content(child.response))
 
 
 def _recorded(child: http.HTTPFlow) -> RecordedResponse:
@@ -160,19 +175,23 @@ def _recorded(child: http.HTTPFlow) -> RecordedResponse:
     if child.response is None:
         why = child.error.msg if child.error is not None else "no response"
         return RecordedResponse(None, "", why.encode(errors="replace"), 0, milliseconds)
-    body, kind = _content(child.response), child.response.headers.get("content-type", "")
-    known = (
-        child.metadata.get(hidden_flows.REPLAYED) is True
-        and child.metadata.get(hidden_flows.KIND) == "tool"
-    )
+
+    response = child.response
+    body = _content(response)
+    content_type = response.headers.get("content-type", "")
+    is_tool = child.metadata.get(hidden_flows.KIND) == "tool"
+    was_known = is_tool and child.metadata.get(hidden_flows.REPLAYED) is True
     return RecordedResponse(
-        child.response.status_code, kind, body, _size(child.response), milliseconds, known
+        response.status_code, content_type, body, _size(response), milliseconds, was_known
     )
 
 
 def _size(response: http.Response) -> int:
+    """Return the length that the head declares, or else that of what was kept."""
     declared = response.headers.get("content-length", "")
-    return int(declared) if declared.isdecimal() and len(declared) < 16 else len(_content(response))  # noqa: PLR2004 - no body is longer
+    if declared.isdecimal() and len(declared) < 16:  # noqa: PLR2004 - no body is longer
+        return int(declared)
+    return len(_content(response))
 
 
 def _content(message: http.Message) -> bytes:

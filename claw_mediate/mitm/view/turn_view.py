@@ -1,14 +1,14 @@
-"""The content view "Turn": a mediated turn as its transcript, from the metadata of its flow alone
-(``docs/spec/inspect.md``).
+"""The content view "Turn": a mediated turn as its transcript, from the metadata of its flow alone.
 
     a runner's flow       the default view of its response, which is the end of the turn
     a hidden request      only if it is chosen: its turn, and what was said
     any other             never by itself
 
-A flow that was loaded from a file is shown like a live one. Its metadata is as hostile as the file.
+A flow that was loaded from a file is shown like a live one. Its metadata is as hostile as the file
+(``docs/spec/inspect.md``).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mitmproxy import contentviews, flow, http
@@ -19,9 +19,8 @@ from claw_contract.transcript.render import render_transcript
 from claw_contract.transcript.text import as_line
 from claw_mediate.mitm.view import hidden_flows
 
-DIFFERENCES = (
-    "claw.differences"  # Flow metadata of a replay: the differences from the recorded turn, as text
-)
+DIFFERENCES = "claw.differences"
+"""Flow metadata of a replay: the differences from the recorded turn, as text."""
 _DEFAULT, _ONLY_IF_CHOSEN = 100.0, -1.0
 
 
@@ -33,12 +32,9 @@ class TurnView(contentviews.Contentview):
 
     def render_priority(self, _data: bytes, metadata: contentviews.Metadata) -> float:
         of = metadata.flow
-        is_answer = isinstance(of, http.HTTPFlow) and metadata.http_message is of.response
-        return (
-            _DEFAULT
-            if of is not None and is_answer and hidden_flows.ENTRY in of.metadata
-            else _ONLY_IF_CHOSEN
-        )
+        if not isinstance(of, http.HTTPFlow) or metadata.http_message is not of.response:
+            return _ONLY_IF_CHOSEN
+        return _DEFAULT if hidden_flows.ENTRY in of.metadata else _ONLY_IF_CHOSEN
 
     def prettify(self, _data: bytes, metadata: contentviews.Metadata) -> str:
         return describe(metadata.flow)
@@ -53,9 +49,12 @@ def describe(of: flow.Flow | None) -> str:
     if hidden_flows.ENTRY not in of.metadata:
         turn_id = as_line(of.metadata.get(hidden_flows.TURN))
         return f"turn {turn_id} is not over" if turn_id else "this flow is no mediated turn"
+
+    transcript = render_transcript(entry(of))
     differences = of.metadata.get(DIFFERENCES)
-    before = f"{said.printable(differences)}\n\n" if isinstance(differences, str) else ""
-    return before + render_transcript(entry(of))
+    if not isinstance(differences, str):
+        return transcript
+    return f"{said.printable(differences)}\n\n{transcript}"
 
 
 def entry(of: flow.Flow) -> Any:
@@ -64,34 +63,22 @@ def entry(of: flow.Flow) -> Any:
 
 
 def _describe_hidden(of: flow.Flow) -> Iterator[str]:
+    """Yield the lines about a hidden request: its turn, and what was said."""
     about = of.metadata
+    turn_id = as_line(about.get(hidden_flows.TURN))
+    agent_id = as_line(about.get(hidden_flows.AGENT))
     kind = as_line(about.get(hidden_flows.KIND))
-    name = as_line(about.get(hidden_flows.TOOL) or about.get(hidden_flows.PROVIDER))
-    number, latency = about.get(hidden_flows.ROUND), about.get(hidden_flows.LATENCY)
-    yield (
-        f"part of turn {as_line(about.get(hidden_flows.TURN)) or '?'} of "
-        f"{as_line(about.get(hidden_flows.AGENT)) or '?'}"
-    )
-    notes = [
-        name,
-        as_line(about.get(hidden_flows.SERVER)),
-        f"round {said.printable(number)}",
-        *([f"{said.printable(latency)} ms"] if latency is not None else []),
-    ]
-    notes += ["a repeat"] if about.get(hidden_flows.DUPLICATE) else []
-    notes += ["known of an earlier attempt"] if about.get(hidden_flows.REPLAYED) else []
-    yield f"{kind or 'request'}: {' · '.join(filter(None, notes))}"
-    yield f"the runner's request: ~comment {as_line(about.get(hidden_flows.TURN))} & ~marker llama"
+    yield f"part of turn {turn_id or '?'} of {agent_id or '?'}"
+    yield f"{kind or 'request'}: {' · '.join(_hidden_notes(about))}"
+    yield f"the runner's request: ~comment {turn_id} & ~marker llama"
     if not isinstance(of, http.HTTPFlow):
         return
+
     yield ""
     request, response = _body(of.request), _body(of.response)
     if kind == "model":
-        yield from (
-            line
-            for one in said.request_messages(_json(request))[-1:]
-            for line in said.message_lines(one)
-        )
+        for message in said.request_messages(_json(request))[-1:]:
+            yield from said.message_lines(message)
         yield from said.response_lines(_json(response) or response)
     else:
         yield said.printable(request) or "(no body)"
@@ -100,8 +87,28 @@ def _describe_hidden(of: flow.Flow) -> Iterator[str]:
         yield f"error: {said.printable(of.error.msg)}"
 
 
+def _hidden_notes(about: Mapping[str, Any]) -> Iterator[str]:
+    """Yield notes of a hidden request by its metadata: who was asked, when, for how long."""
+    name = as_line(about.get(hidden_flows.TOOL) or about.get(hidden_flows.PROVIDER))
+    if name:
+        yield name
+    server = as_line(about.get(hidden_flows.SERVER))
+    if server:
+        yield server
+    yield f"round {said.printable(about.get(hidden_flows.ROUND))}"
+    latency = about.get(hidden_flows.LATENCY)
+    if latency is not None:
+        yield f"{said.printable(latency)} ms"
+    if about.get(hidden_flows.DUPLICATE):
+        yield "a repeat"
+    if about.get(hidden_flows.REPLAYED):
+        yield "known of an earlier attempt"
+
+
 def _body(message: http.Message | None) -> str:
-    return (message.raw_content or b"").decode(errors="replace") if message is not None else ""
+    if message is None:
+        return ""
+    return (message.raw_content or b"").decode(errors="replace")
 
 
 def _json(text: object) -> Any:

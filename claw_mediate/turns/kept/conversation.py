@@ -92,8 +92,9 @@ class KeptConversation:
             await self._save_record(self._route.requester.agent, record)
 
     def _is_about_pending_results(self, failure: ModelFailed) -> bool:
-        """Return whether the provider refuses a request because a pending result is missing, or
-        because it has that result already.
+        """Return whether the provider refuses a request because of a pending result.
+
+        Either the result is missing, or the provider has it already.
 
         The provider may already hold the result, from a request whose runner disconnected before
         the reply.
@@ -110,8 +111,9 @@ class KeptConversation:
         results: Sequence[ToolResult],
         not_run: Callable[[ToolCall], ToolResult],
     ) -> bytes:
-        """Return the items that answer all calls of a response; ``not_run`` answers a call without
-        a result.
+        """Return the items that answer all calls of a response.
+
+        ``not_run`` answers a call without a result.
         """
         known = {result.call.id: result for result in results}
         return self._join(

@@ -1,5 +1,6 @@
-"""A document that the proxy fetches itself, because it is edited as a whole; it, or its failure,
-becomes an answer.
+"""A document that the proxy fetches itself, because it edits the document as a whole.
+
+The document, or the failure to fetch it, becomes the runner's answer.
 """
 
 import re

@@ -138,8 +138,9 @@ class ObjectLists:
         return _write_page(asked, entries)
 
     async def _read_own(self, asked: _ListRequest, own: frozenset[str]) -> list[tuple[str, bytes]]:
-        """Return the agent's own entries, in the order of the list: one more than asked for, if
-        there are as many.
+        """Return the agent's own entries, in the order of the list.
+
+        One more than asked for is returned, if there are as many.
 
         Of a page before a cursor, all entries before it are returned.
         """
@@ -206,8 +207,9 @@ def _read_page(body: bytes) -> tuple[list[tuple[str, bytes]], bool]:
 
 
 def _write_page(asked: _ListRequest, entries: list[tuple[str, bytes]]) -> bytes:
-    """Return the page that a request asks for: the first entries, or (before a cursor) the last
-    ones.
+    """Return the page that a request asks for.
+
+    It has the first entries or, before a cursor, the last ones.
     """
     page = entries[: asked.size]
     if asked.cursor(asked.paging.before):

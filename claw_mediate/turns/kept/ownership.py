@@ -1,5 +1,6 @@
-"""The owners of the responses and conversations that providers keep
-(docs/spec/responses.md section 10).
+"""The owners of the responses and conversations that providers keep.
+
+The rules are in docs/spec/responses.md section 10.
 
 An agent's request names a response, or a conversation, that
 
@@ -73,8 +74,9 @@ class Ownership:
     async def _go_on_from(
         self, incoming: DialectRequest, kept: KeptReferences, predecessor: KeptObject
     ) -> DialectRequest:
-        """Return the request as the provider can take it: with the provider's id of the response,
-        and with the results that the provider waits for.
+        """Return the request as the provider can take it.
+
+        It names the response by the provider's id, and has the results that the provider waits for.
         """
         view = incoming.view
         has_other_id = predecessor.provider_id != predecessor.id
@@ -98,8 +100,9 @@ class Ownership:
     async def _find_covered(
         self, incoming: DialectRequest, predecessor: KeptObject
     ) -> frozenset[str]:
-        """Return the marks of answers that the named response goes on from, as far as the request
-        repeats them.
+        """Return the marks of the answers that the named response goes on from.
+
+        Only those count that the request repeats.
         """
         wanted = marks_of(incoming.view.evidence.anchors.values())
         if not wanted:
@@ -122,8 +125,9 @@ class Ownership:
     async def find(
         self, agent: Agent, path: str, naming: Naming, object_id: str
     ) -> KeptObject | RunnerResponse | None:
-        """Return an agent's object; the refusal, in the form of ``path``; None for an id that
-        passes without an owner.
+        """Return an agent's object, or the refusal in the form of ``path``.
+
+        Return None for an id that passes without an owner.
         """
         try:
             found = await self._find(agent, object_id)

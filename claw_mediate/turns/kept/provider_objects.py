@@ -1,5 +1,6 @@
-"""The owners of a provider's files, batches, vector stores and the like
-(docs/spec/mediation.md section 2).
+"""The owners of a provider's files, batches, vector stores and the like.
+
+The rules are in docs/spec/mediation.md section 2.
 
 A provider's account is shared by all agents. What an agent's request makes there, and what a
 provider gives it in an answer, is that agent's, unless another one has it. A request that names an
@@ -114,8 +115,9 @@ class ProviderObjects:
         return own
 
     def must_read(self, request: Request) -> bool:
-        """Return whether the body of a request of no dialect may name objects, so that it must be
-        there.
+        """Return whether the body of a request of no dialect may name objects.
+
+        Then it must be there before the request is decided about.
         """
         if not self.is_checked or request.method.upper() != "POST":
             return False
@@ -126,8 +128,9 @@ class ProviderObjects:
     async def check_path(
         self, agent: Agent, request: Request
     ) -> ProviderObject | RunnerResponse | None:
-        """Return the first object that a path or its query names; the refusal; None where they
-        name none that is known.
+        """Return the first object that a path or its query names, or the refusal.
+
+        Return None where they name none that is known.
         """
         match = self.find_path(request)
         if match is None:
@@ -149,8 +152,9 @@ class ProviderObjects:
     async def check_other(
         self, agent: Agent, request: Request, body: bytes | None
     ) -> ProviderObject | RunnerResponse | None:
-        """Return the first object that a request of no dialect names, in its path or its body; the
-        refusal; or None.
+        """Return the first object that a request of no dialect names, or the refusal.
+
+        It is looked for in the path and in the body. Return None if there is none.
 
         ``body``: None where it is not there. Raise ``UnreadableRequestError`` for a body in which
         ids can't be told.
@@ -267,9 +271,7 @@ class ProviderObjects:
     def refuse_elsewhere(
         self, agent: Agent, request: Request, named: ProviderObject, other_id: str
     ) -> RunnerResponse:
-        """Return the refusal of an object at another provider than something else that the request
-        names.
-        """
+        """Return the refusal of an object at another provider than the request's other objects."""
         reason = f"it is at another provider than {other_id!r}"
         unknown = UnknownObject(named.kind, named.id, f"{named.kind}_id", reason)
         return self._refuse(agent, self.error_path(request), unknown)
@@ -398,8 +400,9 @@ def _read_dialect_body(
 
 
 def _named_by_field(name: str, value: str) -> list[NamedObject]:
-    """Return the objects that a field of a form or query names: ``file_id``, ``file_ids[]``,
-    ``image[0][file_id]``.
+    """Return the objects that a field of a form or query names.
+
+    Such fields are ``file_id``, ``file_ids[]`` and ``image[0][file_id]``.
     """
     if not value:
         return []

@@ -1,5 +1,6 @@
-"""The records of the responses that providers keep: what must be known to go on from one, and to
-show it to its runner (docs/spec/responses.md section 10).
+"""The records of the responses that providers keep (docs/spec/responses.md section 10).
+
+A record has what must be known to go on from a response, and to show it to its runner.
 """
 
 from collections.abc import Iterable
@@ -26,8 +27,9 @@ def marks_of(anchors: Iterable[Anchor]) -> frozenset[str]:
 
 
 def describe_forwarded(incoming: DialectRequest, session: str) -> KeptObject | None:
-    """Return the record of the response to a forwarded request, without its id; None where no
-    provider keeps it.
+    """Return the record of the response to a forwarded request, without its id.
+
+    Return None where no provider keeps it.
     """
     kept = incoming.view.kept
     if kept is None or not kept.keeps_response:
