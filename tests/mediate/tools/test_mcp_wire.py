@@ -1,6 +1,4 @@
-"""MCP servers that fail, lie, or are slow: a clear result for the model, nothing
-sent twice, and bounded memory.
-"""
+"""MCP servers that fail, lie or are slow: a clear result, and nothing sent twice."""
 
 from __future__ import annotations
 
