@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from claw_mediate.dialects.kept import Concealment
 from claw_mediate.dialects.responses import kept
-from tests.mediate.stored_pod import (
+from tests.mediate.turns.kept.kept_pod import (
     output,
     user,
 )

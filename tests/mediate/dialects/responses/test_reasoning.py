@@ -7,9 +7,9 @@ import json
 import pytest
 from inline_snapshot import snapshot
 
-from tests.mediate.desk import Desk
 from tests.mediate.dialects.responses.test_anchors import resends, thought, user, without
 from tests.mediate.items import BALANCE, answers, types
+from tests.turns.desk import Desk
 from tests.wires.responses import message, response
 
 ENCRYPTED = "reasoning.encrypted_content"

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from tests.mediate.desk import Desk
 from tests.mediate.dialects.responses.test_anchors import hidden, resends, thought, user
 from tests.mediate.items import BALANCE, answers
+from tests.turns.desk import Desk
 from tests.wires.responses import function_call, message
 
 CALL = function_call("call_sh", "shell", "{}")

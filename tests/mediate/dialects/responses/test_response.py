@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.mediate.desk import TERMINAL_TOOL, Desk, tool
 from tests.mediate.items import BALANCE, answers, types
+from tests.turns.desk import TERMINAL_TOOL, Desk, tool
 from tests.wires import Body
 from tests.wires.responses import function_call, message, reasoning
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.mediate.desk import Desk
 from tests.mediate.items import BALANCE
+from tests.turns.desk import Desk
 from tests.wires.responses import message, response
 
 

@@ -10,9 +10,9 @@ from msgspec import structs
 
 from claw_mediate.dialects.base import StreamOpening
 from claw_mediate.dialects.responses import response as dialect
-from tests.mediate.desk import Desk
 from tests.mediate.items import NEW, PATCH, SEARCH, answers, streamed
 from tests.mediate.openai_sdk import final_response
+from tests.turns.desk import Desk
 from tests.wires import responses
 from tests.wires.responses import function_call, message, reasoning, response
 
