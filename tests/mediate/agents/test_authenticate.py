@@ -1,6 +1,4 @@
-"""Identification of the agent: 401 without a credential, 403 with a wrong one, in
-the same words for both reasons.
-"""
+"""The identification of an agent: 401 without a credential, 403 with a wrong one."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Agents, read from their directories: reloaded when a file changes; a broken one
-fails alone and closed.
-"""
+"""Agents, read from their directories and again after a change; a broken one fails alone."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The broker in the process: who its clients are, what happens when they leave or repeat a write,
-and what hostile ones get.
-"""
+"""The broker in the process: who its clients are, its end, and what hostile clients get."""
 
 from __future__ import annotations
 

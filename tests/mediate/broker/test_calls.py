@@ -1,4 +1,4 @@
-"""Calls through the broker, in the process: what becomes of each, and what is written of it."""
+"""Calls through the broker, in the process: their results, and their records."""
 
 from __future__ import annotations
 

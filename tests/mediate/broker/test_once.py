@@ -1,4 +1,4 @@
-"""Calls that come again: the same id is the same call, and equal calls are several."""
+"""Requests that come again: the same id is the same call, and equal calls are several."""
 
 from __future__ import annotations
 

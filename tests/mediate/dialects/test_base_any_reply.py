@@ -1,6 +1,4 @@
-"""Any answer of a provider is refused as a whole, or read, transcribed, delivered
-and streamed without error.
-"""
+"""Any response is refused as a whole, or read, transcribed, delivered and streamed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Answers of providers with every JSON type at every place: refused as a whole, or delivered, and
-alike in both forms.
-"""
+"""Responses with every JSON type at every place: refused or delivered, in both forms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies of requests, for every dialect: what is edited in them, and what is not read twice."""
+"""Bodies of requests, for every dialect: how they are read and edited."""
 
 from __future__ import annotations
 

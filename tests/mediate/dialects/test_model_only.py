@@ -1,6 +1,4 @@
-"""A request that its dialect can't read: for an agent without tools only its model
-is read, for others it is refused.
-"""
+"""Requests that their dialect can't read: an agent without tools needs only their model."""
 
 from __future__ import annotations
 

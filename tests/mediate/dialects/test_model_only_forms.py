@@ -1,6 +1,4 @@
-"""Forms: those that runners' libraries write are read, and those that parsers read
-differently are refused.
-"""
+"""Forms: those of runners' libraries are read; what parsers read differently is refused."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The whole context of an agent in one text: its order, its time line, and nothing
-for an agent without context.
-"""
+"""The whole context of an agent in one text: its order, and its time line."""
 
 from __future__ import annotations
 

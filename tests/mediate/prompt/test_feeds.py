@@ -1,6 +1,4 @@
-"""Feeds from real services: cached, bounded, fetched beside the turn, and treated
-as information only.
-"""
+"""Feeds from real services: cached, bounded, and fetched beside the turn."""
 
 from __future__ import annotations
 

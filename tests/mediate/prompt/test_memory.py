@@ -1,6 +1,4 @@
-"""Memory from a real service: recalled in time or not at all, retained beside the turn, and without
-credentials both ways.
-"""
+"""Memory from a real service: recalled in time or not at all, and retained beside the turn."""
 
 from __future__ import annotations
 

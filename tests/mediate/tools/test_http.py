@@ -1,6 +1,4 @@
-"""Calls to real HTTP services on loopback: the request that is sent, and that no
-credential ever comes back.
-"""
+"""Calls to real HTTP services: the request that is sent, and no credential in the result."""
 
 from __future__ import annotations
 

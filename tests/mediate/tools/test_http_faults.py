@@ -1,6 +1,4 @@
-"""Services that are down, slow, huge or odd: each gives a structured result, and
-the truth about a write's outcome.
-"""
+"""Services that are slow, huge or odd: each gives a structured result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every transport sends of a call, and what it says where a call could not be made."""
+"""The headers of a call over any transport, and the result of one that could not be made."""
 
 from __future__ import annotations
 

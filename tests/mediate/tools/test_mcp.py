@@ -1,4 +1,4 @@
-"""The result that the model gets for an MCP server's answer."""
+"""The model's view of an MCP server's answer."""
 
 from __future__ import annotations
 

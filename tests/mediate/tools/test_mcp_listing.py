@@ -1,4 +1,4 @@
-"""Servers whose list of tools is no longer what was compiled."""
+"""Servers whose list of tools differs from what was compiled."""
 
 from __future__ import annotations
 

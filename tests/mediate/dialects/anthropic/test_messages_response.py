@@ -1,6 +1,4 @@
-"""Anthropic messages, the provider's side: blocks of every type survive, and calls
-are read as they were written.
-"""
+"""Anthropic's responses: every block survives, and calls are read as they were written."""
 
 from __future__ import annotations
 

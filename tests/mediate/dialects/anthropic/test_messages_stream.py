@@ -1,6 +1,4 @@
-"""A synthetic stream, read by the real ``anthropic`` SDK: it returns the same
-message, whatever the message contains.
-"""
+"""A synthetic stream of Anthropic's: the real SDK puts the same message together."""
 
 from __future__ import annotations
 

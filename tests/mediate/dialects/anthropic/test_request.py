@@ -1,6 +1,4 @@
-"""Anthropic messages, the runner's side: requests are edited and never rebuilt, or
-refused in one sentence.
-"""
+"""Anthropic's requests: they are edited and never rebuilt, or refused in one sentence."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The changes that real runners make to a message before they send it again: it is
-found all the same.
-"""
+"""The changes that real runners make to a message before they resend it: it is still found."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""OpenAI chat completions: unknown members keep their bytes, in the request, the
-answer and the stream (properties).
-"""
+"""Chat completions: unknown members keep their bytes everywhere (properties)."""
 
 from __future__ import annotations
 

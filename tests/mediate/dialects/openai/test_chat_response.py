@@ -1,6 +1,4 @@
-"""OpenAI chat completions, the provider's side: replies are read, or refused as a whole; hidden
-rounds keep their bytes.
-"""
+"""Chat completions: responses are read or refused as a whole; hidden rounds keep their bytes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""OpenAI chat completions, the runner's side: requests are edited and never
-rebuilt, or refused in one sentence.
-"""
+"""Chat completions: requests are edited and never rebuilt, or refused in one sentence."""
 
 from __future__ import annotations
 

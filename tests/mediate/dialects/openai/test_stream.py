@@ -1,6 +1,4 @@
-"""A synthetic stream, read by the real ``openai`` SDK: it returns the same message,
-whatever the message contains.
-"""
+"""A synthetic stream of chat completions: the real SDK puts the same message together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views of OpenAI messages: what is read of them, and what is not."""
+"""Views of OpenAI messages: their texts and calls, whatever form they have."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Responses: hidden rounds find their answer again, in every form in which measured
-runners send it back.
-"""
+"""Responses: an answer's hidden rounds are found again, whatever runners make of it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Calls of the Responses protocol: their items, names, ids and arguments, and the
-runner's beside the managed.
-"""
+"""Items of Responses: calls, their names, ids and arguments, and who answers them."""
 
 from __future__ import annotations
 

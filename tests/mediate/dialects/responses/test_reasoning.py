@@ -1,6 +1,4 @@
-"""Responses: reasoning goes back to who made it, headers pass, and a cut answer
-goes on (sections 4, 6 and 11).
-"""
+"""Responses: reasoning goes back only to its maker (docs/spec/responses.md section 4)."""
 
 from __future__ import annotations
 

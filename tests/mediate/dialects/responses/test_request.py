@@ -1,6 +1,4 @@
-"""What a Responses request becomes on its way to the model: tools, choice, text,
-and what is not mediated.
-"""
+"""Requests of Responses, as the model gets them, and those that are not mediated."""
 
 from __future__ import annotations
 

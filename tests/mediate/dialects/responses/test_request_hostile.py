@@ -1,6 +1,4 @@
-"""Requests of the Responses protocol that are made to exhaust the proxy, or to be
-read in two ways.
-"""
+"""Requests of Responses, made to exhaust the proxy or to be read in two ways."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""``…/responses/compact`` and ``…/responses/input_tokens``: what they see of hidden
-rounds and managed tools.
-"""
+"""``…/responses/compact`` and ``…/input_tokens``: the hidden rounds and tools in them."""
 
 from __future__ import annotations
 

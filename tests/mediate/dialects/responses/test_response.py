@@ -1,6 +1,4 @@
-"""The answer to a Responses runner: its status, the members that repeat the
-request, and the stream.
-"""
+"""The answer to a Responses runner: its status, and the members that repeat the request."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Policy, budget, history, audit, the Turn view and metrics of a turn over the
-Responses protocol, as of any other.
-"""
+"""Policy, budget, history, audit and metrics of a Responses turn, as of any other."""
 
 from __future__ import annotations
 
