@@ -49,7 +49,7 @@ def governed(pod: Pod) -> bool:
 @pytest.mark.requirement("reload:turns-go-on")
 @pytest.mark.requirement("reload:broken-and-repaired")
 @pytest.mark.requirement("reload:nothing-forgotten")
-def test_turns_streams_and_what_is_forwarded_go_on_through_a_reload_a_broken_script_and_its_repair(
+def test_running_requests_survive_a_reload_a_broken_script_and_its_repair(
     pod: Pod,
 ) -> None:
     pod.environment["CLAW_STATE"] = ""  # in memory, where only the process could keep it
@@ -100,7 +100,7 @@ def test_turns_streams_and_what_is_forwarded_go_on_through_a_reload_a_broken_scr
 
 
 @pytest.mark.requirement("reload:new-settings")
-def test_requests_that_began_before_new_settings_end_and_are_recorded_beside_those_that_begin_after_them(
+def test_requests_from_before_new_settings_end_and_are_recorded_beside_later_ones(
     pod: Pod,
 ) -> None:
     source = pod.own_script().read_text(encoding="utf-8")
@@ -134,7 +134,7 @@ def test_requests_that_began_before_new_settings_end_and_are_recorded_beside_tho
 
 
 @pytest.mark.requirement("reload:nothing-forgotten")
-def test_new_settings_forget_nothing_that_is_in_memory_and_a_retry_repeats_no_write_that_is_on_its_way(
+def test_new_settings_keep_the_state_in_memory_and_a_retry_repeats_no_write(
     pod: Pod,
 ) -> None:
     pod.environment["CLAW_STATE"] = ""

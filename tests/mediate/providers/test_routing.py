@@ -236,7 +236,7 @@ async def test_a_forwarded_refusal_makes_the_proxy_ask(pod: Pod) -> None:
 
 
 @pytest.mark.requirement("providers:key-verdicts")
-async def test_a_forwarded_request_that_finds_the_account_empty_lets_its_key_rest_for_all_models(
+async def test_a_forwarded_answer_about_an_empty_account_rests_its_key_for_all_models(
     pod: Pod,
 ) -> None:
     pod.agent([("primary", "{}/big"), ("cheap", "{}/small")])
