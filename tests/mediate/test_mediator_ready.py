@@ -39,7 +39,9 @@ async def asked(
     return answer.status if answer is not None else None
 
 
-async def test_they_are_answered_on_the_proxys_own_port_only(mediator: Mediator) -> None:
+async def test_health_and_readiness_are_answered_on_the_proxys_own_port_only(
+    mediator: Mediator,
+) -> None:
     for path in ("/health", "/ready", "/ready?x=1"):
         assert await asked(mediator, path) == await asked(mediator, path, "HEAD") == 200
         assert await asked(mediator, path, "POST") is None
@@ -56,7 +58,7 @@ def no_history(home: Path) -> None:
 
 
 @pytest.mark.parametrize("happens", [no_contexts, no_history])
-async def test_what_a_turn_needs_and_is_not_there_is_not_ready_and_alive_all_the_same(
+async def test_without_what_a_turn_needs_the_proxy_is_alive_and_not_ready(
     mediator: Mediator, tmp_path: Path, happens: Callable[[Path], None]
 ) -> None:
     assert await asked(mediator, "/ready") == 200

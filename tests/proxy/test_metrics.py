@@ -117,7 +117,7 @@ def test_turns_of_two_conversations_are_under_way_at_once_and_counted_by_agent(
 
 
 @pytest.mark.requirement("metrics:counts")
-def test_a_provider_that_fails_is_an_error_by_its_class_and_a_key_that_rests_is_seen_to(
+def test_a_failing_provider_is_counted_by_its_error_class_and_its_resting_key(
     scraped: Scraped,
 ) -> None:
     before = Growth(scraped)
@@ -156,7 +156,7 @@ def test_it_speaks_prometheus_text_and_openmetrics(scraped: Scraped) -> None:
 
 
 @pytest.mark.requirement("metrics:secrets")
-def test_no_secret_and_no_text_of_a_model_stands_in_a_label(scraped: Scraped) -> None:
+def test_no_label_holds_a_secret_or_a_text_of_a_model(scraped: Scraped) -> None:
     before = Growth(scraped)
     invented = "desk__a-name-that-no-operator-wrote"
     scraped.pod.provider.says(calls(("c1", invented, {})), text("Words of the model."))
@@ -176,7 +176,7 @@ def test_no_secret_and_no_text_of_a_model_stands_in_a_label(scraped: Scraped) ->
 
 
 @pytest.mark.requirement("metrics:reload")
-def test_a_script_that_is_reloaded_keeps_its_counts_and_one_that_is_broken_is_seen_to_be(
+def test_a_reloaded_script_keeps_its_counts_and_a_broken_one_is_not_ready(
     pod: Pod,
 ) -> None:
     script = pod.own_script()

@@ -76,7 +76,7 @@ def test_odd_heads_are_answered_and_closed(scraped: Scraped, sent: bytes, status
 
 
 @pytest.mark.requirement("metrics:hostile")
-def test_connections_that_say_nothing_go_for_the_newest_and_the_proxy_works_on(
+def test_silent_connections_are_closed_for_new_ones_and_the_proxy_works_on(
     scraped: Scraped,
 ) -> None:
     silent = [

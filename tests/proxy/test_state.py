@@ -133,7 +133,7 @@ def on_server(server: SharedState) -> bytes:
 
 
 @pytest.mark.requirement("state:no-secrets")
-def test_no_secret_is_in_any_byte_of_the_state_whatever_was_said_failed_or_crashed(
+def test_no_byte_of_the_state_holds_a_secret_after_failures_and_crashes(
     trading: Pod, shared: SharedState | None
 ) -> None:
     provider = trading.provider

@@ -131,7 +131,7 @@ def test_a_turn_is_one_trace_of_its_model_calls_and_its_tools(traced: Traced) ->
 
 
 @pytest.mark.requirement("tracing:turn")
-def test_what_failed_is_an_error_of_its_span_and_an_intervention_stands_in_the_turn(
+def test_a_failure_is_an_error_of_its_span_and_an_intervention_an_event(
     traced: Traced,
 ) -> None:
     refused = JSONResponse({"error": {"message": "no"}}, 400)

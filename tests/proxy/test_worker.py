@@ -91,7 +91,7 @@ def test_a_session_is_served_whichever_worker_its_requests_reach(pair: Pod) -> N
 
 
 @pytest.mark.requirement("workers:feeds")
-def test_a_feed_whose_source_is_gone_is_shown_by_a_worker_that_never_read_it(pod: Pod) -> None:
+def test_a_worker_shows_a_feed_that_another_one_read_before_its_source_failed(pod: Pod) -> None:
     pod.service.routes["GET", "/prices"] = JSONResponse({"NVDA": 150})
     start(pod)
     feed = {

@@ -37,7 +37,7 @@ async def test_the_first_bytes_are_kept_and_the_whole_size_is_told(
     assert await read(connections, wire.url, 1 << 20, 1 << 20) == (body, len(body))
 
 
-async def test_a_small_body_that_unpacks_to_a_large_one_is_not_read_to_its_end(
+async def test_a_compressed_body_is_given_up_once_it_unpacks_to_too_much(
     serve: Serve, connections: ConnectionPool
 ) -> None:
     bomb = gzip.compress(b"\0" * (64 << 20))

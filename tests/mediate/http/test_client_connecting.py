@@ -20,7 +20,9 @@ from tests.mediate.http.http_peer import Serve, asked
 pytestmark = pytest.mark.requirement("connections:http")
 
 
-async def test_who_cannot_be_reached_is_told_apart(connections: ConnectionPool) -> None:
+async def test_a_peer_that_cannot_be_reached_is_a_connect_error(
+    connections: ConnectionPool,
+) -> None:
     with pytest.raises(httpx2.ConnectError):
         await asked(connections, "http://127.0.0.1:1/")
     with pytest.raises(httpx2.ConnectError):

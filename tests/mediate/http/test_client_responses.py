@@ -91,7 +91,7 @@ async def test_a_peer_may_answer_before_it_has_read_everything(
         b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 2\r\n\r\nok",
     ],
 )
-async def test_what_is_no_response_or_not_a_whole_one_is_an_error_of_its_own_kind(
+async def test_no_response_and_half_of_one_are_errors_of_different_kinds(
     serve: Serve, connections: ConnectionPool, says: bytes
 ) -> None:
     async def breaks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -20,7 +20,7 @@ def test_a_header_that_holds_the_agents_credential_in_any_form_goes_no_further(f
 
 
 @pytest.mark.requirement("hostile:token-elsewhere")
-def test_also_a_credential_that_is_too_short_to_be_looked_for_elsewhere() -> None:
+def test_a_credential_too_short_to_be_redacted_is_found_in_headers_too() -> None:
     assert provider_headers([("x-own", "a:bc"), ("x-kept", "c")], Secret("bc")) == [("x-kept", "c")]
 
 

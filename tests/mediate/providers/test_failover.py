@@ -48,7 +48,7 @@ async def lone(tmp_path: Path) -> AsyncIterator[Crossroads]:
 
 @pytest.mark.requirement("failover:next-candidate")
 @pytest.mark.parametrize("status", [500, 503, 529, 302, 204])
-async def test_a_failing_provider_is_followed_by_the_next_with_the_same_request_for_its_own_model(
+async def test_after_a_failing_provider_the_next_gets_the_request_for_its_own_model(
     roads: Crossroads, status: int
 ) -> None:
     roads.body = roads.body.replace('"m-one"', ' "m\\u002done" ').replace("{", '{"n": 1.0, ', 1)
@@ -323,7 +323,7 @@ async def test_one_throttled_model_does_not_hold_up_another(lone: Crossroads) ->
 
 @pytest.mark.requirement("keys:other-paths")
 @pytest.mark.parametrize("status", [401, 403, 429])
-async def test_what_a_stored_object_is_refused_makes_the_proxy_ask_and_throttles_no_model(
+async def test_a_refusal_for_a_kept_object_makes_the_proxy_ask_and_throttles_no_model(
     pool: Crossroads, status: int
 ) -> None:
     peer, provider = pool.peers["one"], pool.registry.all()["one"]
@@ -379,7 +379,7 @@ async def test_a_runner_that_leaves_during_the_trial_costs_the_others_nothing(
 
 
 @pytest.mark.requirement("keys:trial")
-async def test_a_dead_key_beside_a_ready_one_is_asked_about_and_costs_no_agent_a_request(
+async def test_a_dead_key_beside_a_ready_one_is_tried_by_no_agents_request(
     pool: Crossroads,
 ) -> None:
     peer = pool.peers["one"]
@@ -438,7 +438,7 @@ async def test_when_all_fail_the_runner_is_told_the_last_real_answer(roads: Cros
 @pytest.mark.parametrize(
     ("kind", "told"), [("bad", "502 no_provider_key"), ("throttled", "503 no_provider_key")]
 )
-async def test_without_any_answer_a_dead_pool_is_a_502_and_a_resting_one_a_503(
+async def test_without_an_answer_dead_keys_are_a_502_and_resting_ones_a_503(
     lone: Crossroads, kind: str, told: str
 ) -> None:
     lone.peers["one"].says(about_the_key(kind))

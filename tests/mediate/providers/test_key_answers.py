@@ -135,7 +135,7 @@ def test_a_code_counts_at_its_own_place_only(body: bytes) -> None:
 
 
 @pytest.mark.requirement("keys:codes")
-def test_codes_stand_in_objects_and_in_googles_lists() -> None:
+def test_codes_are_read_in_objects_and_in_googles_lists() -> None:
     assert read_codes(error(code="a", type="b")) == ["a", "b"]
     assert read_codes(GOOGLE) == ["API_KEY_INVALID"]
 
@@ -147,7 +147,7 @@ def test_a_code_on_a_path_of_no_dialect_kills_no_key() -> None:
 
 
 @pytest.mark.requirement("keys:codes")
-def test_an_anthropic_token_is_refused_by_its_code_where_the_agent_leaves_a_header_out() -> None:
+def test_a_code_that_a_missing_header_causes_kills_no_anthropic_token() -> None:
     token = provider("anthropic", auth="bearer")
     assert judge(token, KeyAnswer(401, CLAUDE)) == "doubtful"
     assert ("anthropic-beta", "oauth-2025-04-20") in key_question(token)[1]

@@ -262,7 +262,7 @@ def test_an_operator_revives_a_key_by_removing_its_file(auth: Auth) -> None:
 
 
 @pytest.mark.requirement("providers:key-states-persist")
-def test_a_rest_of_a_moment_is_not_written_and_what_is_known_already_is_not_told_again(
+def test_a_short_rest_is_not_written_and_a_known_one_is_not_logged_again(
     auth: Auth,
 ) -> None:
     registry = auth.registry(TWO)
@@ -371,7 +371,7 @@ def test_keys_that_the_operator_laid_off_are_still_blanked_out_everywhere(auth: 
 
 
 @pytest.mark.requirement("providers:ready")
-def test_who_has_dead_keys_only_does_not_serve_and_a_resting_or_keyless_one_does(
+def test_a_provider_serves_unless_all_of_its_keys_are_dead(
     auth: Auth,
 ) -> None:
     registry = auth.registry(TWO)

@@ -35,7 +35,7 @@ def test_version_one_has_one_key_and_may_not_say_its_version(
 
 
 @pytest.mark.requirement("providers:versions")
-def test_version_two_has_a_pool_whose_active_key_comes_first_and_dead_ones_not_at_all(
+def test_version_two_has_a_pool_with_its_active_key_first_and_no_dead_one(
     auth: Auth,
 ) -> None:
     states = {"a": "ready", "b": "dead", "c": "cooldown", "d": "disabled", "e": "ready"}
@@ -248,7 +248,7 @@ def test_known_hosts_stay_governed_wherever_their_provider_is_now(auth: Auth) ->
     }
 
 
-def test_no_key_shows_in_the_registry(auth: Auth) -> None:
+def test_the_registrys_text_shows_no_key(auth: Auth) -> None:
     registry = auth.registry({"OPENAI_API_KEY": "sk-sup3r"})
     assert "sk-sup3r" not in repr(registry.all())
     assert [secret.reveal() for secret in registry.secrets()] == ["sk-sup3r"]

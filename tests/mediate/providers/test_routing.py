@@ -50,7 +50,7 @@ class Pod:
         self.provider.start()
         values = {setting.name: setting.default for setting in SETTINGS}
         values |= {"context": str(self.home / "context"), "auth": str(self.home / "auth")}
-        values |= {"history": str(self.home / "history"), **self.settings}
+        values |= {"history": str(self.home / "history"), "file_look_ms": "0", **self.settings}
         (self.home / "auth").mkdir()
         url, format_ = f"{self.provider.url}/v1", self.name
         second = {"base_url": url, "api_key": "sk-second", "api_format": format_}
@@ -235,7 +235,7 @@ async def test_a_forwarded_refusal_makes_the_proxy_ask(pod: Pod) -> None:
 
 
 @pytest.mark.requirement("providers:key-verdicts")
-async def test_a_forwarded_request_that_finds_the_account_empty_lets_its_key_rest_for_all_models(
+async def test_a_forwarded_answer_about_an_empty_account_rests_its_key_for_all_models(
     pod: Pod,
 ) -> None:
     pod.agent([("primary", "{}/big"), ("cheap", "{}/small")])

@@ -89,7 +89,7 @@ def test_what_is_told_of_an_agent_names_its_compile(log: EventLog, lines: list[b
 
 
 @pytest.mark.requirement("log:any-text")
-def test_text_that_is_no_unicode_costs_no_line_and_listeners_hear_of_it_as_it_is_written(
+def test_text_that_is_no_unicode_is_written_and_listeners_get_what_is_written(
     log: EventLog, lines: list[bytes]
 ) -> None:
     heard: list[Event] = []

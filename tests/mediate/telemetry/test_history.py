@@ -116,7 +116,7 @@ def test_a_torn_last_line_breaks_neither_the_chain_nor_the_next_line(
 
 
 @pytest.mark.requirement("history:torn-line")
-def test_a_line_that_could_not_be_written_whole_breaks_neither_the_chain_nor_the_next_line(
+def test_a_line_that_was_written_in_part_breaks_neither_chain_nor_next_line(
     tmp_path: Path,
 ) -> None:
     history = History(tmp_path, 1 << 30)
@@ -293,7 +293,7 @@ def test_a_torn_line_that_is_rotated_away_leaves_no_empty_line(tmp_path: Path) -
 
 
 @pytest.mark.requirement("history:chain", "contract:redaction")
-def test_a_secret_that_stands_in_a_hash_by_chance_breaks_no_chain(tmp_path: Path) -> None:
+def test_a_secret_that_is_in_a_hash_by_chance_breaks_no_chain(tmp_path: Path) -> None:
     append(History(tmp_path, 10**9), 0)
     digits = json.loads(lines(tmp_path)[0])["hash"][:6]
     History(tmp_path, 10**9).append("analyst", {"version": 1, "said": digits}, Redactor([digits]))
@@ -350,7 +350,7 @@ def test_any_body_can_be_recorded_in_one_line(body: bytes) -> None:
 
 
 @pytest.mark.requirement("history:bodies")
-def test_a_body_keeps_its_exact_json_and_a_long_one_is_cut_with_a_mark() -> None:
+def test_a_body_keeps_its_exact_json_unless_it_is_too_long() -> None:
     body = b'{\r\n "id": 9007199254740993,\n "x": 1.0}'
     assert (
         msgspec.json.encode(body_for_history(body, NONE))

@@ -63,7 +63,7 @@ def rotated(file: Path) -> None:
         (rotated, False),
     ],
 )
-def test_a_file_that_was_cut_is_told_once_and_one_that_was_rotated_or_grew_is_not(
+def test_only_a_file_that_was_cut_is_reported_and_only_once(
     tmp_path: Path, touched: Callable[[Path], None], *, told: bool
 ) -> None:
     history = History(tmp_path, 10**9)
@@ -97,7 +97,7 @@ def test_a_line_says_whether_it_begins_a_file_since_the_one_before_was_full(tmp_
 
 
 @pytest.mark.requirement("log:history-cut")
-async def test_the_log_tells_of_a_history_that_was_cut_and_of_rotation_with_the_turns_end(
+async def test_the_log_reports_a_cut_history_and_with_the_turns_end_a_rotation(
     desk: Desk,
 ) -> None:
     for words in ("One", "Two"):
@@ -131,9 +131,7 @@ except OSError as error:
 @pytest.mark.long
 @pytest.mark.requirement("history:no-file")
 @pytest.mark.parametrize("read", [False, True])
-def test_a_pipe_in_place_of_the_file_is_an_error_and_is_not_waited_for(
-    tmp_path: Path, *, read: bool
-) -> None:
+def test_a_pipe_in_place_of_the_file_is_an_error_at_once(tmp_path: Path, *, read: bool) -> None:
     file = tmp_path / "analyst" / "history.jsonl"
     file.parent.mkdir()
     os.mkfifo(file)
@@ -147,7 +145,7 @@ def test_a_pipe_in_place_of_the_file_is_an_error_and_is_not_waited_for(
 
 
 @pytest.mark.requirement("history:no-file")
-def test_a_pipe_in_place_of_the_older_file_is_an_error_and_is_not_waited_for_either(
+def test_a_pipe_in_place_of_an_older_file_is_an_error_at_once(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "analyst" / "history.jsonl.1"

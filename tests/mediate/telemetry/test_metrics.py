@@ -125,7 +125,7 @@ def test_what_failed_is_counted_by_what_it_was() -> None:
 
 
 @pytest.mark.requirement("metrics:secrets")
-def test_what_stands_behind_an_interventions_name_makes_no_series() -> None:
+def test_the_text_after_an_interventions_name_makes_no_series() -> None:
     events = [
         {"type": "intervention", "intervention": f"unknown_tool_rejected:made-up-{n}"}
         for n in range(100)
@@ -153,7 +153,7 @@ def test_a_service_makes_no_series_by_the_statuses_that_it_answers_with() -> Non
     }
 
 
-def test_what_is_looked_up_is_as_it_is_now_and_lines_that_were_dropped_are_counted_once() -> None:
+def test_gauges_show_the_present_and_dropped_lines_are_counted_once() -> None:
     counted = Metrics()
     keys = {("openai", "ready"): 1, ("openai", "dead"): 2}
     counted.observe(HealthSnapshot(ready=True, state_writable=True, keys=keys), 3, 7)  # type: ignore[arg-type]

@@ -64,7 +64,7 @@ def test_a_line_is_there_when_it_is_written(pipe: Pipe) -> None:
 
 
 @pytest.mark.requirement("log:unread")
-def test_what_nobody_reads_is_kept_up_to_a_bound_and_dropped_by_whole_lines_beyond_it(
+def test_lines_that_nobody_reads_are_kept_up_to_a_bound_and_then_dropped_whole(
     pipe: Pipe,
 ) -> None:
     lines, written = LineWriter(pipe.writes, max_bytes=10_000), 500
@@ -151,7 +151,7 @@ def test_a_file_that_somebody_made_one_that_does_not_wait_is_waited_for(
 
 @pytest.mark.requirement("log:lost")
 @pytest.mark.parametrize("room", [0, 1, 500, 999])
-def test_a_line_that_a_full_disk_tears_is_counted_and_the_next_one_begins_anew(
+def test_a_line_torn_by_a_full_disk_is_counted_and_the_next_is_whole(
     tmp_path: Path, room: int
 ) -> None:
     file = tmp_path / "log"
