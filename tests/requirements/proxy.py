@@ -175,7 +175,8 @@ REQUIREMENTS: dict[str, Requirement] = {
         "decision 0008", "Options are read faster, and a list that is changed changes no option."
     ),
     "dispatch:local-files": Requirement(
-        "decision 0008", "Local files are served by `map_local`, and cost nothing where it names none."
+        "decision 0008",
+        "Local files are served by `map_local`, and cost nothing where it names none.",
     ),
     "dispatch:log": Requirement(
         "decision 0008",
