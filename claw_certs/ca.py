@@ -238,11 +238,13 @@ def _certificate(
         .not_valid_before(now - _CLOCK_SKEW)
         .not_valid_after(now + timedelta(days=request.days))
     )
+
     ca = x509.BasicConstraints(ca=True, path_length=path_length)
     names = x509.NameConstraints(
         permitted_subtrees=[x509.DNSName(name) for name in request.permitted],
         excluded_subtrees=[x509.IPAddress(network) for network in _ALL_ADDRESSES],
     )
+
     return (
         builder.add_extension(ca, critical=True)
         .add_extension(_KEY_USAGE, critical=True)

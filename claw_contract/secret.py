@@ -54,18 +54,19 @@ class Secret:
         from_text = core_schema.no_info_after_validator_function(
             cls, core_schema.str_schema(min_length=1)
         )
+        as_is = core_schema.is_instance_schema(cls)
+        to_text = core_schema.plain_serializer_function_ser_schema(_serialize, info_arg=True)
+
         return core_schema.json_or_python_schema(
             json_schema=from_text,
-            python_schema=core_schema.union_schema(
-                [core_schema.is_instance_schema(cls), from_text]
-            ),
-            serialization=core_schema.plain_serializer_function_ser_schema(
-                lambda secret, info: (
-                    secret.reveal() if (info.context or {}).get("reveal") else DOTS
-                ),
-                info_arg=True,
-            ),
+            python_schema=core_schema.union_schema([as_is, from_text]),
+            serialization=to_text,
         )
+
+
+def _serialize(secret: Secret, info: core_schema.SerializationInfo) -> str:
+    shows_values = bool((info.context or {}).get("reveal"))
+    return secret.reveal() if shows_values else DOTS
 
 
 class SecretRef(Contract):

@@ -331,6 +331,7 @@ def _is_json(document: bytes) -> bool:
         pass
     else:
         return True
+
     try:
         json.loads(document.decode("utf-8-sig", errors="surrogatepass"))
     except (ValueError, RecursionError):

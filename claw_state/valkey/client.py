@@ -95,6 +95,7 @@ class ValkeyClient:
             from redis.backoff import NoBackoff
         except ImportError:
             raise ValueError(_NOT_INSTALLED) from None
+
         pool = client.BlockingConnectionPool.from_url(
             server.url.reveal(),
             max_connections=_MAX_CONNECTIONS,
@@ -104,11 +105,12 @@ class ValkeyClient:
         )
         self._redis: Redis = client.Redis.from_pool(pool)
         self._scripts: dict[str, AsyncScript] = {}
+        self._health = health or Health()
+        self._timeout = timeout
+
         self._connection_errors = (exceptions.ConnectionError, exceptions.TimeoutError)
         self._redis_error = exceptions.RedisError
         self._response_error = exceptions.ResponseError
-        self._health = health or Health()
-        self._timeout = timeout
 
     async def run(self, script: str, *values: str | bytes | float) -> Any:
         """Run a script that writes, and return its answer. Raise ``StoreError``."""
@@ -204,6 +206,7 @@ def blocking_client(server: ServerAddress, timeout: float) -> Iterator[Blocking]
         import redis  # an optional extra
     except ImportError:
         raise ValueError(_NOT_INSTALLED) from None
+
     errors = redis.exceptions
     client = redis.Redis.from_url(
         server.url.reveal(), socket_timeout=timeout, socket_connect_timeout=timeout, protocol=2

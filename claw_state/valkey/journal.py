@@ -83,6 +83,7 @@ class ValkeyJournal:
             for row, key in zip(rows, keys, strict=True)
             if key in repeated
         ]
+
         for past in attempts:
             if not altered or not self._runs(past):
                 return past
