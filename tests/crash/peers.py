@@ -93,13 +93,13 @@ class Model(Provider):
         wire = next(each for each in _WIRES if request.url.path.endswith(each.PATH))
         body = await request.json()
         said = self._said(wire, body)
-        scene = said[-1].partition(".")[0]
+        conversation = said[-1].partition(".")[0]
         self.books.passes(said[-1], "the model hears")
         try:
             port = request.client.port if request.client else 0
             return Response(self._answer(wire, body, port), media_type="application/json")
         except Exception:  # noqa: BLE001 - recorded for the test, which itself gets only an error response
-            self.books.faults[scene].append(traceback.format_exc())
+            self.books.faults[conversation].append(traceback.format_exc())
             return JSONResponse(wire.error("fault", "see the books"), status_code=400)
 
     def _said(self, wire: Wire, body: Body) -> list[str]:

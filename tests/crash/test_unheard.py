@@ -50,10 +50,10 @@ def play(
     name: str, pod: Pod, proxies: list[Pod], kill: object = None, restart: object = None
 ) -> None:
     assert isinstance(pod.provider, TalkativeModel)
-    scene = Unheard(
+    conversation = Unheard(
         name, f"{SEED}/{name}", proxies, pod.provider, kill or _kill, restart or Pod.start
     )  # type: ignore[arg-type]
-    tally = scene.play(_SHARE)
+    tally = conversation.play(_SHARE)
     print(f"{name}: {tally}, seed {SEED}")
     assert tally.cut
     assert tally.repeated == 0

@@ -78,7 +78,7 @@ class Teller(Peer):
 
 
 @dataclass
-class Desk:
+class DocumentedPod:
     """The running pod."""
 
     pod: Pod
@@ -144,7 +144,7 @@ def start_arguments(mode: str) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+def documented(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DocumentedPod]:
     """Yield a pod started with the command of the transparent entrance's page,
     which is that of all three entrances.
     """
@@ -171,7 +171,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
         "-w",
         str(home / "flows"),
     )
-    yield Desk(pod, provider, home / ".claw-ca" / "public")
+    yield DocumentedPod(pod, provider, home / ".claw-ca" / "public")
     pod.stop()
     provider.stop()
     service.stop()

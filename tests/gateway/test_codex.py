@@ -9,7 +9,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tests.gateway.topology import RUNNER_UID, Scene
+from tests.gateway.topology import RUNNER_UID, Topology
 from tests.mcp_peers.client_model import MODEL
 from tests.mcp_peers.peers import client_program
 from tests.sdks.responses.provider import KeepingProvider
@@ -19,7 +19,7 @@ from tests.sdks.responses.provider import KeepingProvider
 @pytest.mark.parametrize("every_form", ["compose"], indirect=True)
 @pytest.mark.requirement("responses:codex", "responses:clients-fail", "transparent:unaware")
 def test_codex_runs_its_own_tool_behind_a_hidden_call_repeats_what_failed_behind_a_write_and_remembers_all(
-    pod: Scene, tmp_path: Path
+    pod: Topology, tmp_path: Path
 ) -> None:
     model = KeepingProvider()
 
@@ -41,7 +41,7 @@ def test_codex_runs_its_own_tool_behind_a_hidden_call_repeats_what_failed_behind
     assert [request.path for request in pod.desk.received] == ["/balance", "/trade"]
 
 
-def run_codex(pod: Scene, home: Path, *words: str) -> str:
+def run_codex(pod: Topology, home: Path, *words: str) -> str:
     (home / ".codex").mkdir(exist_ok=True)
     (home / ".codex" / "config.toml").write_text(f'model = "{MODEL}"\n', encoding="utf-8")
     for at, _, files in os.walk(home):

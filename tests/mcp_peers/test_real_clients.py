@@ -123,7 +123,7 @@ CLIENTS = {"claude-code": claude_code, "codex": codex, "opencode": opencode}
 
 
 @pytest.fixture(params=CLIENTS)
-def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, Pod]]:
+def client_and_pod(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, Pod]]:
     """A client, and the pod that is compiled for it; the proxy runs."""
     provider, service = (
         ClientModel(tool="api__look_up", arguments={"word": "answer"}, marker=FACT),
@@ -182,8 +182,10 @@ def at_this_machine(pod: Pod, file: Path) -> str:
 
 @pytest.mark.long
 @pytest.mark.requirement("mcp:real-clients")
-def test_a_real_agent_lists_and_calls_its_granted_tool_at_the_broker(desk: tuple[str, Pod]) -> None:
-    client, pod = desk
+def test_a_real_agent_lists_and_calls_its_granted_tool_at_the_broker(
+    client_and_pod: tuple[str, Pod],
+) -> None:
+    client, pod = client_and_pod
     model: Any = pod.provider
     home, environment = client_home(pod)
     command = CLIENTS[client](home, environment)

@@ -32,7 +32,7 @@ from claw_tools.provider import ToolDefinition, load_providers
 from claw_tools.settings import HostSettings, Principal
 from claw_tools.tool import Tool
 from tests.tools.hosting import CONFIG, run
-from tests.tools.scene import MadeProvider, MadeTool, principal
+from tests.tools.logged_shell import MadeProvider, MadeTool, principal
 from tests.waiting import DEADLINE, eventually_async
 
 

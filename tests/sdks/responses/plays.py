@@ -124,7 +124,7 @@ class Performance:
 
 
 @dataclass
-class Stage:
+class ResponsesPod:
     """A pod whose provider keeps responses, and whose tools are read, slow, and a write."""
 
     pod: Pod

@@ -50,7 +50,7 @@ no SDK does by itself.
 
 
 def dooms(seed: str, number: int, deaths: int) -> list[Doom]:
-    """Return the dooms of the scene with that number.
+    """Return the dooms of the conversation with that number.
 
     Every point is used once before any of them is used again.
     """
@@ -231,7 +231,7 @@ class Workers:
 
 
 @dataclass
-class Scene:
+class CrashConversation:
     """A conversation, identified by its name; its number says the way (``WAYS``), an odd one that
     tools are called over MCP.
 
