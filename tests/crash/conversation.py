@@ -32,7 +32,8 @@ from claw_state.sqlite.connection import Database
 from claw_state.sqlite.ownership import SqliteOwnershipStore
 from tests.crash import life
 from tests.crash.faults import WITH_IDS, WITHIN, Doom
-from tests.crash.peers import NUMBER, Books, Counting, Effect, Model, orders
+from tests.crash.peers import NUMBER, Books, Counting, Effect, PlanModel, orders
+from tests.peers import Provider
 from tests.proxy.pod import Pod
 from tests.waiting import eventually, free_port
 
@@ -241,14 +242,15 @@ class CrashConversation:
     name: str
     seed: str
     home: Path
-    model: Model
+    provider: Provider
     service: Counting
     dooms: list[Doom]
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
-        self.books: Books = self.model.books
-        self.pod = Pod(self.home, self.model, self.service)
+        assert isinstance(self.provider.model, PlanModel)
+        self.books: Books = self.provider.model.books
+        self.pod = Pod(self.home, self.provider, self.service)
         self.way = WAYS[int(self.name[1:]) % len(WAYS)]
         self.previous = ""
         self.proxy: Proxy | Workers

@@ -21,7 +21,8 @@ import pytest
 
 from tests.crash.conversation import WITHOUT, CrashConversation, dooms
 from tests.crash.faults import WITH_IDS, WITHIN, Doom
-from tests.crash.peers import Books, Counting, Model
+from tests.crash.peers import Books, Counting, PlanModel
+from tests.peers import Provider
 
 DEATHS = int(os.environ.get("CLAW_CRASHES", "100"))
 SEED = os.environ.get("CLAW_CRASH_SEED", "1")
@@ -46,13 +47,13 @@ _AT_ONCE = 20
 
 
 @pytest.fixture(scope="module")
-def world() -> Iterator[tuple[Model, Counting]]:
+def world() -> Iterator[tuple[Provider, Counting]]:
     books = Books()
-    model, service = Model(books=books), Counting(books=books)
-    model.start()
+    provider, service = Provider(model=PlanModel(books)), Counting(books=books)
+    provider.start()
     service.start()
-    yield model, service
-    model.stop()
+    yield provider, service
+    provider.stop()
     service.stop()
 
 
@@ -70,7 +71,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.requirement("crash:goes-on")
 @pytest.mark.requirement("audit:verify-benign")
 def test_a_proxy_dies_again_and_again_and_no_write_is_made_twice(
-    tmp_path: Path, world: tuple[Model, Counting]
+    tmp_path: Path, world: tuple[Provider, Counting]
 ) -> None:
     numbers = [int(ONLY.removeprefix("a"))] if ONLY else range(-(-DEATHS // _A_CONVERSATION))
     conversations = [
@@ -96,7 +97,7 @@ def test_a_proxy_dies_again_and_again_and_no_write_is_made_twice(
 @pytest.mark.requirement("mcp:at-most-once")
 @pytest.mark.requirement("crash:goes-on")
 def test_the_real_proxy_dies_at_the_steps_that_matter_and_no_write_is_made_twice(
-    tmp_path: Path, world: tuple[Model, Counting]
+    tmp_path: Path, world: tuple[Provider, Counting]
 ) -> None:
     conversations = [
         CrashConversation(
@@ -115,7 +116,7 @@ def test_the_real_proxy_dies_at_the_steps_that_matter_and_no_write_is_made_twice
 @pytest.mark.requirement("workers:at-most-once")
 @pytest.mark.requirement("crash:at-most-once")
 def test_workers_die_again_and_again_and_no_write_is_made_twice(
-    tmp_path: Path, world: tuple[Model, Counting]
+    tmp_path: Path, world: tuple[Provider, Counting]
 ) -> None:
     deaths = 2 * _A_CONVERSATION
     names = [ONLY] if ONLY else [f"w{number}" for number in range(max(1, 2 * DEATHS // deaths))]

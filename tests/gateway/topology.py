@@ -148,7 +148,7 @@ class Topology:
         """Clear the records of the peers."""
         for peer in (self.provider, self.elsewhere, self.open, self.desk, self.shelf):
             peer.received.clear()
-        self.provider.script.clear()
+        self.provider.forget_script()
 
 
 @contextmanager

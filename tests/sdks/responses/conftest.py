@@ -1,16 +1,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from starlette.responses import JSONResponse
 
 from tests.once import make_once
-from tests.peers import Service
+from tests.peers import Provider, Service
 from tests.proxy.pod import Pod
+from tests.sdks.responses.model import CaseModel
 from tests.sdks.responses.plays import PLANTED, Metronome, Performance, ResponsesPod
-from tests.sdks.responses.provider import KeepingProvider
 
 _PLAY = {"type": "object", "properties": {"play": {"type": "string"}}, "required": ["play"]}
 
@@ -18,7 +17,8 @@ _PLAY = {"type": "object", "properties": {"play": {"type": "string"}}, "required
 @pytest.fixture(scope="package")
 def responses_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ResponsesPod]:
     """Yield a running pod. Streams get events from the first keepalive on."""
-    provider, service, metronome = KeepingProvider(), Service(), Metronome()
+    model, service, metronome = CaseModel(), Service(), Metronome()
+    provider = Provider(model=model)
     service.routes = {
         ("GET", "/balance"): JSONResponse({"usd": PLANTED}),
         ("GET", "/wait"): metronome,
@@ -26,7 +26,7 @@ def responses_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Response
     }
     provider.start()
     service.start()
-    made: Any = Pod(tmp_path_factory.mktemp("responses"), provider, service)  # type: ignore[arg-type]  # it needs no script
+    made = Pod(tmp_path_factory.mktemp("responses"), provider, service)
     made.environment = {
         "CLLAMA_KEEPALIVE_RESPONSES": "native",
         "CLLAMA_KEEPALIVE_MS": "100",
@@ -42,7 +42,7 @@ def responses_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Response
     made.start()
     metronome.start(made)
     try:
-        yield ResponsesPod(made, provider, service, metronome)
+        yield ResponsesPod(made, model, service, metronome)
     finally:
         metronome.stop()
         made.stop()

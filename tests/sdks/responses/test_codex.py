@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import ENTRANCES, blocks
-from tests.mcp_peers.client_model import MODEL
 from tests.mcp_peers.peers import client_program
+from tests.one_call import MODEL
 from tests.sdks.responses.plays import PLANTED, SECONDS, ResponsesPod
 
 PLAYS = {"base-url": 901, "forward-proxy": 902}
@@ -98,4 +98,4 @@ def test_codex_plays_every_scenario_and_remembers_them(
     shown = sessions(responses_pod.pod.home / f"codex-{entrance}")
     assert "three files" in shown
     assert [word for word in ("desk__", PLANTED) if word in shown] == []
-    assert responses_pod.provider.refused == []
+    assert responses_pod.model.refused == []
