@@ -18,6 +18,7 @@ from claw_mediate.providers.registry import AuthPaths, ProviderRegistry
 from claw_mediate.reload import describe_agents, reload_files
 from claw_mediate.telemetry.event_log import EventLog
 from tests.events import known
+from tests.waiting import eventually
 
 METADATA = {"service": "analyst", "pod": "p", "token": "analyst:secret"}
 HTTP = {
@@ -109,6 +110,29 @@ def test_nothing_but_an_agent_id_ever_becomes_a_path(pod: ContextRoot, name: str
     pod.write("analyst", tool())
     assert pod.agents.find(name) is None
     assert pod.events == []
+
+
+@pytest.mark.requirement("agents:reload")
+def test_a_look_at_the_files_holds_for_its_time(pod: ContextRoot) -> None:
+    pod.agents = AgentDirectory(pod.root, look_seconds=3600)
+    assert pod.names() is None
+    pod.write("analyst", tool())
+    assert pod.names() == ["desk.x"]
+    pod.write("analyst", tool("desk.y"))
+    assert pod.names() == ["desk.x"]
+    pod.agents.clear_cache()
+    assert pod.names() == ["desk.y"]
+
+
+@pytest.mark.requirement("agents:reload")
+def test_files_are_looked_at_again_after_their_time(pod: ContextRoot) -> None:
+    pod.agents = AgentDirectory(pod.root, look_seconds=0.05)
+    pod.write("analyst", tool())
+    assert pod.names() == ["desk.x"]
+    pod.write("analyst", tool("desk.y"))
+    eventually(lambda: pod.names() == ["desk.y"], "the new tool")
+    shutil.rmtree(pod.root)
+    eventually(lambda: pod.names() is None, "no agent")
 
 
 @pytest.mark.requirement("agents:reload")

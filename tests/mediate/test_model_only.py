@@ -17,7 +17,7 @@ from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Forward, Request, RunnerResponse
 from claw_mediate.dialects.base import UnreadableRequestError
 from claw_mediate.dialects.model_only import read_model
-from tests.mediate.desk import Desk
+from tests.turns.desk import Desk
 from tests.wires import Wire, anthropic, openai
 
 ODD: dict[str, dict[str, Any]] = {

@@ -21,8 +21,8 @@ from claw_mediate.core.types import ModelResponse, ToolUse
 from claw_mediate.dialects.base import Additions
 from claw_mediate.dialects.openai import chat as openai_chat
 from claw_state.continuity import StoredRounds
-from tests.mediate.desk import Desk
 from tests.mediate.made import JSON_TEXT, catalog, granted
+from tests.turns.desk import Desk
 from tests.wires import openai_legacy
 
 GET = granted("desk.get")

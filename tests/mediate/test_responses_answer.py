@@ -12,9 +12,9 @@ from msgspec import structs
 
 from claw_mediate.dialects.base import StreamOpening
 from claw_mediate.dialects.responses import response as dialect
-from tests.mediate.desk import TERMINAL_TOOL, Desk, tool
 from tests.mediate.items import BALANCE, NEW, PATCH, SEARCH, answers, streamed, types
 from tests.mediate.openai_sdk import final_response
+from tests.turns.desk import TERMINAL_TOOL, Desk, tool
 from tests.wires import Body, responses
 from tests.wires.responses import function_call, message, reasoning, response
 

@@ -10,9 +10,9 @@ import pytest
 
 from claw_mediate.core.types import Image, Round, ToolResult
 from claw_mediate.dialects.responses import response as dialect
-from tests.mediate.desk import Desk, tool
 from tests.mediate.items import BALANCE, NEW, PATCH, SEARCH, answers, sent, types
 from tests.mediate.made import catalog, granted
+from tests.turns.desk import Desk, tool
 from tests.wires import Body
 from tests.wires.responses import function_call, message, reasoning, response
 

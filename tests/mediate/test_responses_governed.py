@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from claw_cli.app import app
 from claw_contract.transcript.render import render_transcript
 from claw_mediate.telemetry.metrics import Metrics
-from tests.mediate.desk import Desk
+from tests.turns.desk import Desk
 
 POLICY = {"mode": "clamp", "allowed": [{"slot": "primary", "ref": "openai/gpt-cheap"}]}
 

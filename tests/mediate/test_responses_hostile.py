@@ -20,8 +20,8 @@ from claw_mediate.core.json_splice import JsonSpliceError
 from claw_mediate.core.types import ToolUse
 from claw_mediate.dialects.base import Additions, UnreadableRequestError
 from claw_mediate.dialects.responses import response as dialect
-from tests.mediate.desk import Desk
 from tests.mediate.made import catalog, granted
+from tests.turns.desk import Desk
 from tests.wires import Body
 from tests.wires.responses import function_call, message, reasoning
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from claw_mediate.dialects.base import FailedResponseError, StreamOpening, UnreadableResponseError
 from claw_mediate.dialects.responses import response as dialect
-from tests.mediate.desk import Desk, with_tools
 from tests.mediate.made import catalog, granted
+from tests.turns.desk import Desk, with_tools
 from tests.wires import Body
 from tests.wires.responses import function_call, message, reasoning, response
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.mediate.desk import Desk
 from tests.mediate.items import BALANCE, answers, types
+from tests.turns.desk import Desk
 from tests.wires import Body
 from tests.wires.responses import function_call, message, reasoning
 

@@ -12,7 +12,7 @@ import pytest
 
 from claw_mediate.core.cost import ReceivedAnswer
 from claw_mediate.core.http import Forward, RunnerResponse
-from tests.mediate.desk import Desk
+from tests.turns.desk import Desk
 from tests.wires import Body
 
 

@@ -9,9 +9,9 @@ import json
 import pytest
 from inline_snapshot import snapshot
 
-from tests.mediate.desk import Desk
 from tests.mediate.items import BALANCE, answers, types
 from tests.mediate.test_responses_memory import hidden, resends, thought, user, without
+from tests.turns.desk import Desk
 from tests.wires.responses import function_call, message, response
 
 ENCRYPTED = "reasoning.encrypted_content"

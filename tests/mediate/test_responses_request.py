@@ -12,9 +12,9 @@ from inline_snapshot import snapshot
 from claw_mediate.core.http import Forward
 from claw_mediate.dialects.base import UnreadableRequestError
 from claw_mediate.dialects.responses import response as dialect
-from tests.mediate.desk import Desk
 from tests.mediate.items import BALANCE, answers, sent, types
-from tests.mediate.scripted import Thought
+from tests.turns.desk import Desk
+from tests.turns.scripted import Thought
 from tests.wires import Body
 from tests.wires.responses import function_call, message
 

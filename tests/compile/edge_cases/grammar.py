@@ -122,7 +122,7 @@ GRAMMAR: dict[str, EdgeCase] = {
         "a runner of one protocol, and a fallback of another",
         "the proxy asks only who speaks the request's protocol, and tells the others",
         (
-            "mediate/test_model_policy.py::test_only_providers_that_speak_the_requests_protocol_are_asked",
+            "mediate/core/test_model_policy.py::test_only_providers_that_speak_the_requests_protocol_are_asked",
         ),
         "which protocol a runner speaks shows in its requests",
     ),
