@@ -23,7 +23,7 @@ def tool(name: str, description: str = "Do it.", **more: Any) -> dict[str, Any]:
 
 
 @dataclass
-class Desk:
+class DiscoveryPod:
     """A directory with a pod whose service ``web`` is the server."""
 
     directory: Path
@@ -99,7 +99,7 @@ class Desk:
 
 
 @pytest.fixture
-def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DiscoveryPod:
     """An empty directory, which is that of the process."""
     monkeypatch.chdir(tmp_path)
-    return Desk(Path())
+    return DiscoveryPod(Path())

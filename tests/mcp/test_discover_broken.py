@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from claw_mcp import client_protocol, discovery
-from tests.mcp.discovering import Desk, tool, web
+from tests.mcp.discovering import DiscoveryPod, tool, web
 from tests.waiting import eventually, growing_times
 
 __all__ = ["web"]
@@ -62,7 +62,7 @@ FAULTS: dict[str, str] = {
 
 @pytest.mark.requirement("discovery:broken-servers", "discovery:no-orphan", "discovery:pages")
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_broken_server_is_one_error(web: Desk, fault: str) -> None:
+def test_a_broken_server_is_one_error(web: DiscoveryPod, fault: str) -> None:
     Path("server.pid").touch()
     web.serves([tool("a")], [tool("b")], fault=fault, pid="server.pid")
     first, *rest = web.refuses().splitlines()
@@ -82,7 +82,7 @@ def test_a_broken_server_is_one_error(web: Desk, fault: str) -> None:
     ],
 )
 def test_a_server_that_does_not_answer_is_ended_after_its_time(
-    web: Desk, fault: str, step: str
+    web: DiscoveryPod, fault: str, step: str
 ) -> None:
     for seconds in growing_times(1.5):
         Path("server.pid").write_text("", encoding="utf-8")
@@ -102,7 +102,7 @@ def test_a_server_that_does_not_answer_is_ended_after_its_time(
 
 
 @pytest.mark.requirement("discovery:broken-servers")
-def test_a_command_that_is_not_there_is_an_error_with_its_name(web: Desk) -> None:
+def test_a_command_that_is_not_there_is_an_error_with_its_name(web: DiscoveryPod) -> None:
     for command, why in (
         ("no-such-command", "No such file or directory"),
         ("./claw-pod.yml", "Permission denied"),
@@ -114,7 +114,7 @@ def test_a_command_that_is_not_there_is_an_error_with_its_name(web: Desk) -> Non
 
 
 @pytest.mark.requirement("discovery:broken-servers")
-def test_versions_and_results_that_nobody_knows_are_refused(web: Desk) -> None:
+def test_versions_and_results_that_nobody_knows_are_refused(web: DiscoveryPod) -> None:
     web.serves([tool("a")], version="1999-01-01")
     known = "2026-07-28, 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05"
     assert (
@@ -128,7 +128,7 @@ def test_versions_and_results_that_nobody_knows_are_refused(web: Desk) -> None:
 
 
 @pytest.mark.requirement("discovery:broken-servers")
-def test_a_list_that_no_compile_would_read_is_refused(web: Desk) -> None:
+def test_a_list_that_no_compile_would_read_is_refused(web: DiscoveryPod) -> None:
     Path("padding").write_text("x" * 60_000, encoding="utf-8")
     web.serves([tool(f"t{number}", "<PAD>") for number in range(80)], echoes=["PAD"])
     words = web.refuses(PAD="x" * 60_000)
@@ -137,7 +137,7 @@ def test_a_list_that_no_compile_would_read_is_refused(web: Desk) -> None:
 
 
 @pytest.mark.requirement("discovery:broken-servers")
-def test_a_banner_on_standard_output_is_a_warning(web: Desk) -> None:
+def test_a_banner_on_standard_output_is_a_warning(web: DiscoveryPod) -> None:
     web.serves([tool("a")], fault="banner")
     result = web.discover()
     assert (result.exit_code, set(web.tools)) == (0, {"a"})
@@ -148,7 +148,7 @@ def test_a_banner_on_standard_output_is_a_warning(web: Desk) -> None:
 
 
 @pytest.mark.requirement("discovery:secrets", "discovery:broken-servers")
-def test_the_last_words_of_a_server_are_redacted_and_bounded(web: Desk) -> None:
+def test_the_last_words_of_a_server_are_redacted_and_bounded(web: DiscoveryPod) -> None:
     words = (
         "".join(f"line {number}\x1b[2J {'y' * 300}\n" for number in range(5000))
         + f"bad key {PLANTED}\n"
@@ -174,7 +174,7 @@ def test_the_last_words_of_a_server_are_redacted_and_bounded(web: Desk) -> None:
 
 
 @pytest.mark.requirement("discovery:server-requests")
-def test_requests_of_the_server_are_answered_and_are_no_answers(web: Desk) -> None:
+def test_requests_of_the_server_are_answered_and_are_no_answers(web: DiscoveryPod) -> None:
     web.serves([tool("a")], fault="asks", answers="answers")
     result = web.discover()
     assert result.exit_code == 0, result.output
@@ -192,7 +192,7 @@ def test_requests_of_the_server_are_answered_and_are_no_answers(web: Desk) -> No
 
 
 @pytest.mark.requirement("discovery:eras")
-def test_a_server_of_the_stateless_era_is_asked_in_its_way(web: Desk) -> None:
+def test_a_server_of_the_stateless_era_is_asked_in_its_way(web: DiscoveryPod) -> None:
     web.serves([tool("a")], [tool("b")], fault="stateless", log="log")
     assert web.discovers().startswith("web: 2 tools of listed 1.0\n")
     assert "notifications/initialized" not in Path("log").read_text(encoding="utf-8")
@@ -200,7 +200,7 @@ def test_a_server_of_the_stateless_era_is_asked_in_its_way(web: Desk) -> None:
 
 @pytest.mark.requirement("discovery:eras")
 def test_a_server_that_chooses_the_stateless_era_in_the_handshake_is_asked_in_its_way(
-    web: Desk,
+    web: DiscoveryPod,
 ) -> None:
     web.serves([tool("a")], version="2026-07-28", log="log")
     assert web.discovers().startswith("web: 1 tool of listed 1.0\n")
@@ -223,7 +223,7 @@ def test_the_limits_of_a_discovery() -> None:
     ids=["term", "hangup", "interrupt", "kill"],
 )
 def test_a_signal_ends_the_server_and_its_own_children(
-    web: Desk, number: signal.Signals, code: int | None
+    web: DiscoveryPod, number: signal.Signals, code: int | None
 ) -> None:
     web.serves(fault="silent", child="child.pid", pid="server.pid")
     environ: dict[str, Any] = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
@@ -243,14 +243,14 @@ def test_a_signal_ends_the_server_and_its_own_children(
 
 
 @pytest.mark.requirement("discovery:no-orphan")
-def test_children_of_a_server_that_ended_by_itself_are_ended_too(web: Desk) -> None:
+def test_children_of_a_server_that_ended_by_itself_are_ended_too(web: DiscoveryPod) -> None:
     web.serves([tool("a")], child="child.pid")
     web.discovers()
     assert not is_alive(pid_of("child.pid"))
 
 
 @pytest.mark.requirement("discovery:progress")
-def test_a_terminal_shows_what_is_waited_for(web: Desk) -> None:
+def test_a_terminal_shows_what_is_waited_for(web: DiscoveryPod) -> None:
     web.serves([tool("a")], [tool("b")])
     ours, theirs = pty.openpty()
     environ: dict[str, Any] = {

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.mcp.discovering import Desk, tool, web
+from tests.mcp.discovering import DiscoveryPod, tool, web
 from tests.mcp.http_server import ListingServer
 from tests.waiting import nobody_listens
 
@@ -36,7 +36,7 @@ def at(server: ListingServer, **claw: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("style", ["json", "sse"])
 @pytest.mark.parametrize("stateless", [False, True], ids=["handshake", "stateless"])
 def test_a_url_server_is_asked_in_both_eras_in_json_and_in_events(
-    web: Desk, server: ListingServer, style: str, *, stateless: bool
+    web: DiscoveryPod, server: ListingServer, style: str, *, stateless: bool
 ) -> None:
     server.style, server.stateless = style, stateless
     web.write(at(server))
@@ -54,7 +54,7 @@ def test_a_url_server_is_asked_in_both_eras_in_json_and_in_events(
 
 
 @pytest.mark.requirement("discovery:http", "discovery:metadata")
-def test_the_address_is_the_pods_or_the_users(web: Desk, server: ListingServer) -> None:
+def test_the_address_is_the_pods_or_the_users(web: DiscoveryPod, server: ListingServer) -> None:
     web.write({"x-claw": {"mcp": {"path": "/deep/mcp"}}})
     unreachable = web.refuses("--timeout", "20")
     assert unreachable.startswith("error: web: http://web:8080/deep/mcp can't be reached, '")
@@ -74,7 +74,7 @@ def test_the_address_is_the_pods_or_the_users(web: Desk, server: ListingServer) 
 
 
 @pytest.mark.requirement("discovery:metadata")
-def test_the_image_is_recorded_as_it_is_written(web: Desk, server: ListingServer) -> None:
+def test_the_image_is_recorded_as_it_is_written(web: DiscoveryPod, server: ListingServer) -> None:
     web.write({"image": "web:${TAG}", "x-claw": {"mcp": {}}})
     web.discovers("--url", server.url, TAG="7")
     assert web.snapshot["x-claw-discovery"]["image"] == "web:${TAG}"
@@ -103,7 +103,7 @@ BASIC = base64.b64encode(f"me:{PLANTED}".encode()).decode()
     ids=["bearer", "header", "basic", "secret"],
 )
 def test_the_credential_of_the_service_is_sent_and_never_written(
-    web: Desk, server: ListingServer, auth: dict[str, Any], header: str, value: str
+    web: DiscoveryPod, server: ListingServer, auth: dict[str, Any], header: str, value: str
 ) -> None:
     server.pages = [[tool("a", f"Send {value} or {PLANTED}.")]]
     web.write(
@@ -147,7 +147,9 @@ FAULTS: dict[str, str] = {
 
 @pytest.mark.requirement("discovery:broken-servers")
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_broken_url_server_is_one_error(web: Desk, server: ListingServer, fault: str) -> None:
+def test_a_broken_url_server_is_one_error(
+    web: DiscoveryPod, server: ListingServer, fault: str
+) -> None:
     server.fault = fault
     service = at(server, auth={"type": "bearer", "env": "TOKEN"})
     web.write({"environment": {"TOKEN": "${TOKEN}"}, **service})
@@ -160,7 +162,7 @@ def test_a_broken_url_server_is_one_error(web: Desk, server: ListingServer, faul
 
 @pytest.mark.requirement("discovery:time")
 def test_a_url_server_that_sends_no_answer_is_left_after_its_time(
-    web: Desk, server: ListingServer
+    web: DiscoveryPod, server: ListingServer
 ) -> None:
     server.fault = "silent"
     web.write(at(server))
@@ -168,7 +170,7 @@ def test_a_url_server_that_sends_no_answer_is_left_after_its_time(
 
 
 @pytest.mark.requirement("discovery:broken-servers", "discovery:secrets")
-def test_the_value_of_a_variable_is_in_no_message(web: Desk) -> None:
+def test_the_value_of_a_variable_is_in_no_message(web: DiscoveryPod) -> None:
     with nobody_listens() as url:
         port = url.rpartition(":")[2]
         web.write({"x-claw": {"mcp": {"path": "/mcp"}, "base-url": "http://${WHERE}"}})
@@ -179,7 +181,7 @@ def test_the_value_of_a_variable_is_in_no_message(web: Desk) -> None:
 
 @pytest.mark.requirement("discovery:http")
 def test_a_stdio_service_is_asked_at_its_wrapper_when_the_user_names_it(
-    web: Desk, server: ListingServer
+    web: DiscoveryPod, server: ListingServer
 ) -> None:
     web.serves([tool("from_the_child")])
     web.discovers("--url", f"{server.url}/mcp")
@@ -190,7 +192,7 @@ def test_a_stdio_service_is_asked_at_its_wrapper_when_the_user_names_it(
 
 @pytest.mark.requirement("discovery:auth", "discovery:broken-servers")
 def test_a_credential_or_an_address_that_cannot_be_sent_is_an_error_with_its_name(
-    web: Desk, server: ListingServer
+    web: DiscoveryPod, server: ListingServer
 ) -> None:
     service = at(server, auth={"type": "bearer", "secret": "of-the-pod"})
     web.write(service, secrets={"of-the-pod": {"file": "secret"}})

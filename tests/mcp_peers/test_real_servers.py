@@ -12,18 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse
 
 from claw_compile.compiler import compile_pod
 from claw_compile.diagnostics.report import as_text
 from tests.fork_server import run_claw
 from tests.mcp_peers.peers import environment, git_repository, npm_program, server_process, wrapper
 from tests.mcp_peers.sdk import SDKS, Sdk, ask, job, program
-from tests.peers import Provider, Service
-from tests.proxy.pod import Pod
+from tests.peers import calls, text
+from tests.proxy.pod import Pod, pod_at
 from tests.proxy.test_compiled import composed
 from tests.waiting import free_port
-from tests.wires.openai import completion
 
 type Call = tuple[str, dict[str, Any], str]
 """A tool, its arguments, and a text that its result contains.
@@ -146,7 +145,7 @@ SERVERS = {
 
 
 @dataclass
-class Desk:
+class RealServersPod:
     """A pod with real servers, whose tools an agent ``mediated`` and an agent
     ``native`` are granted.
     """
@@ -186,8 +185,8 @@ class Desk:
         grants = json.dumps([{"service": name, "allow": "all"} for name in urls])
         pod_text = POD.format(key=KEY, model=self.pod.provider.url, grants=grants)
         pod_text += "".join(self._service(name, url) for name, url in urls.items())
-        for file, text in (("claw-pod.yml", pod_text), ("AGENTS.md", "Be good.\n")):
-            (self.pod.home / file).write_text(text, encoding="utf-8")
+        for file, content in (("claw-pod.yml", pod_text), ("AGENTS.md", "Be good.\n")):
+            (self.pod.home / file).write_text(content, encoding="utf-8")
         for name in urls:
             run = run_claw(
                 ["discover", name],
@@ -223,36 +222,31 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
+def served(tmp_path: Path) -> Iterator[RealServersPod]:
     """The real servers, most of them behind ``claw mcp-stdio``, and the proxy with
     what was compiled for them.
     """
-    provider, service = Provider(), Service()
-    provider.start()
-    service.start()
-    service.routes["GET", "/page"] = PlainTextResponse(PAGE)
     git_repository(tmp_path / "repository")
-    desk = Desk(Pod(tmp_path, provider, service))
-    with ExitStack() as servers:
-        desk.compile({name: servers.enter_context(desk.running(name)) for name in SERVERS})
-        desk.pod.environment = composed(tmp_path)
-        desk.pod.start()
-        yield desk
-        desk.pod.stop()
-    provider.stop()
-    service.stop()
+    with pod_at(tmp_path) as pod, ExitStack() as servers:
+        pod.service.routes["GET", "/page"] = PlainTextResponse(PAGE)
+        served = RealServersPod(pod)
+        served.compile({name: servers.enter_context(served.running(name)) for name in SERVERS})
+        pod.environment = composed(tmp_path)
+        pod.start()
+        yield served
+        pod.stop()
 
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.requirement("mcp:real-servers")
-def test_real_servers_are_called_by_a_model_and_by_the_official_sdk(desk: Desk) -> None:
+def test_real_servers_are_called_by_a_model_and_by_the_official_sdk(served: RealServersPod) -> None:
     """One pod has all servers: most of a server's cost would be its proxy and its SDK."""
-    offered = {tool["function"]["name"] for name in SERVERS for tool in call_by_model(desk, name)}
+    offered = {tool["function"]["name"] for name in SERVERS for tool in call_by_model(served, name)}
     assert {name.partition("__")[0] for name in offered} == set(SERVERS)
-    url, token = f"{desk.pod.url}/mcp/native", desk.token("native")
+    url, token = f"{served.pod.url}/mcp/native", served.token("native")
     for sdk in SDKS:
-        reads = [desk.calls(name)[-1] for name in SERVERS if SERVERS[name].sdk == sdk]
+        reads = [served.calls(name)[-1] for name in SERVERS if SERVERS[name].sdk == sdk]
         (answer,) = ask(
             sdk, job(url, *((tool, arguments) for tool, arguments, _ in reads), bearer=token)
         )
@@ -262,28 +256,24 @@ def test_real_servers_are_called_by_a_model_and_by_the_official_sdk(desk: Desk) 
             assert expected in result["content"][0]["text"], tool
 
 
-def call_by_model(desk: Desk, name: str) -> list[dict[str, Any]]:
+def call_by_model(served: RealServersPod, name: str) -> list[dict[str, Any]]:
     """Let the model make each call in a round of its own, check what it reads, and
     return the tools that it was offered.
     """
-    calls = desk.calls(name)
-    for number, (tool, arguments, _) in enumerate(calls):
-        desk.pod.provider.says(chat(calls=[(f"call{number}", tool, arguments)]))
-    desk.pod.provider.says(chat("Done."))
-    before = len(desk.pod.provider.received)
-    runner = desk.pod.client("mediated", api_key=desk.token("mediated"))
+    made = served.calls(name)
+    for number, (tool, arguments, _) in enumerate(made):
+        served.pod.provider.says(calls((f"call{number}", tool, arguments)))
+    served.pod.provider.says(text("Done."))
+    before = len(served.pod.provider.received)
+    runner = served.pod.client("mediated", api_key=served.token("mediated"))
     reply = runner.chat.completions.create(
         model="gpt-test", messages=[{"role": "user", "content": f"Use {name}"}]
     )
     assert reply.choices[0].message.content == "Done."
-    requests = desk.pod.provider.received[before:]
-    for request, (_, _, expected) in zip(requests[1:], calls, strict=True):
+    requests = served.pod.provider.received[before:]
+    for request, (_, _, expected) in zip(requests[1:], made, strict=True):
         result = json.loads(request.json["messages"][-1]["content"])
         assert result["ok"], result
         assert expected in json.dumps(result["data"], ensure_ascii=False), result
     tools: list[dict[str, Any]] = requests[0].json["tools"]
     return tools
-
-
-def chat(text: str | None = None, **more: Any) -> Response:
-    return JSONResponse(completion(text, **more))

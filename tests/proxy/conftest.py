@@ -10,13 +10,11 @@ from starlette.responses import JSONResponse
 
 from tests.peers import Provider, Service
 from tests.proxy.frames import FrameProvider
-from tests.proxy.pod import Pod
+from tests.proxy.pod import ANTHROPIC_KEY, Pod, pod_at
 from tests.proxy.scraped import Scraped, started
 from tests.proxy.wire import Runner, Wire
 from tests.proxy.worker_pair import start
 from tests.waiting import eventually, free_port, nobody_listens
-
-ANTHROPIC_KEY = "sk-ant-provider-key-planted-0004"
 
 
 @pytest.fixture
@@ -24,14 +22,8 @@ def pod(tmp_path: Path) -> Iterator[Pod]:
     """Yield a pod whose proxy the test starts once its files are there; nothing of
     it outlives the test.
     """
-    provider, service = Provider(), Service()
-    provider.start()
-    service.start()
-    made = Pod(tmp_path, provider, service)
-    yield made
-    made.stop()
-    provider.stop()
-    service.stop()
+    with pod_at(tmp_path) as made:
+        yield made
 
 
 @pytest.fixture
@@ -45,10 +37,7 @@ def unhurried(pod: Pod) -> None:
 @pytest.fixture
 def running(pod: Pod) -> Pod:
     """Return a running pod with one agent ``analyst`` that may read the balance and trade."""
-    trade = pod.tool(
-        "trade", "POST", schema={"type": "object", "properties": {"symbol": {"type": "string"}}}
-    )
-    pod.agent("analyst", pod.tool("balance"), trade)
+    pod.agent("analyst", *pod.balance_and_trade())
     pod.start()
     return pod
 
@@ -149,47 +138,27 @@ def multiplexed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Pod,
 @pytest.fixture(scope="module")
 def identified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
     """Yield a running pod for tests that send nothing upstream: one for the whole module."""
-    provider, service = Provider(), Service()
-    provider.start()
-    service.start()
-    made = Pod(tmp_path_factory.mktemp("pod"), provider, service)
-    made.agent("analyst", made.tool("balance"))
-    made.start()
-    yield made
-    made.stop()
-    provider.stop()
-    service.stop()
+    with pod_at(tmp_path_factory.mktemp("pod")) as made:
+        made.agent("analyst", made.tool("balance"))
+        made.start()
+        yield made
 
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
     """The proxy with two workers, for tests that end none, or wait until it is replaced."""
-    provider, service = Provider(), Service()
-    provider.start()
-    service.start()
-    pod = Pod(tmp_path_factory.mktemp("pair"), provider, service)
-    try:
+    with pod_at(tmp_path_factory.mktemp("pair")) as pod:
         start(pod)
         yield pod
-    finally:
-        pod.stop()
-        provider.stop()
-        service.stop()
 
 
 @pytest.fixture(scope="module")
 def scraped_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
-    provider, service = Provider(), Service()
-    provider.start()
-    service.start()
-    service.routes["GET", "/balance"] = JSONResponse({"usd": 7})
-    pod = Pod(tmp_path_factory.mktemp("pod"), provider, service)
-    for agent_id in ("analyst", "broker"):
-        pod.agent(agent_id, pod.tool("balance"))
-    yield started(pod)
-    pod.stop()
-    provider.stop()
-    service.stop()
+    with pod_at(tmp_path_factory.mktemp("pod")) as pod:
+        pod.service.routes["GET", "/balance"] = JSONResponse({"usd": 7})
+        for agent_id in ("analyst", "broker"):
+            pod.agent(agent_id, pod.tool("balance"))
+        yield started(pod)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx2
+from starlette.responses import JSONResponse
 
 from tests.peers import calls, text
 from tests.proxy.pod import Pod, headers
@@ -19,8 +20,18 @@ from tests.state.server import SharedState
 PASSWORD = "planted-password-0001"
 
 
+def furnish(pod: Pod) -> None:
+    """Give a pod the agents and the service of a ``StatefulPod``."""
+    pod.agent("analyst", *pod.balance_and_trade())
+    pod.agent("plain")
+    pod.service.routes = {
+        ("GET", "/balance"): JSONResponse({"usd": 1}),
+        ("POST", "/trade"): JSONResponse({"order": 1}),
+    }
+
+
 @dataclass
-class Scene:
+class StatefulPod:
     """A running pod: ``analyst`` reads balances and trades, ``plain`` has no tools."""
 
     pod: Pod
@@ -93,7 +104,7 @@ class Scene:
 
 
 @dataclass
-class Outage(Scene):
+class Outage(StatefulPod):
     """A running pod with the server of its state, and a relay in front of it."""
 
     server: SharedState

@@ -11,9 +11,8 @@ import httpx2
 import pytest
 
 from tests.mediate.telemetry.test_history import broken_links
-from tests.peers import JSONResponse, calls, text
+from tests.peers import Held, JSONResponse, calls, text
 from tests.proxy.pod import Pod, headers
-from tests.proxy.test_door import Held
 from tests.proxy.test_lifecycle_draining import passing, request
 from tests.waiting import eventually
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 import socket
@@ -11,10 +10,8 @@ from contextlib import ExitStack
 
 import httpx2
 import pytest
-from starlette.requests import Request
-from starlette.responses import Response
 
-from tests.peers import text
+from tests.peers import Held, text
 from tests.proxy.pod import Pod, headers
 from tests.waiting import eventually
 
@@ -116,14 +113,8 @@ def test_the_bodies_of_all_agents_have_a_limit_without_those_of_runners_that_lef
 
 @pytest.mark.requirement("bodies:bounded")
 def test_a_body_counts_as_it_comes_and_as_it_is_unpacked(bounded: Pod) -> None:
-    may_answer = threading.Event()
-
-    async def answer_late(_: Request) -> Response:
-        while not may_answer.is_set():  # noqa: ASYNC110 - the test's thread sets it
-            await asyncio.sleep(0.01)
-        return text("Late.")
-
-    bounded.provider.says(answer_late)
+    late = Held(text("Late."))
+    bounded.provider.says(late)
     answers: list[httpx2.Response] = []
     asking = threading.Thread(
         target=lambda: answers.append(post(bounded, "analyst", body_of(60_000)))
@@ -142,6 +133,6 @@ def test_a_body_counts_as_it_comes_and_as_it_is_unpacked(bounded: Pod) -> None:
     assert packed.status_code == 429
     assert post(bounded, "analyst", body_of(_AGENT + 1)).status_code == 413
 
-    may_answer.set()
+    late.go.set()
     asking.join(30)
     assert [answer.status_code for answer in answers] == [200]

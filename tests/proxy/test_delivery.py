@@ -20,9 +20,9 @@ import httpx2
 import pytest
 from starlette.responses import JSONResponse, Response
 
+from tests.peers import Held
 from tests.proxy.frames import FrameRunner
 from tests.proxy.pod import Pod, headers
-from tests.proxy.test_door import Held
 from tests.proxy.unread import UnreadAnswer, request
 from tests.proxy.worker_pair import workers
 from tests.waiting import eventually
@@ -171,7 +171,7 @@ def test_an_answer_that_http_2_holds_back_without_a_window_is_not_delivered(
     with FrameRunner(desk) as runner:
         runner.deaf = True
         first = runner.send("POST", openai.PATH, fields, [asked(openai, stream=stream)])
-        runner.until(lambda: len(first.body) > 60_000)
+        runner.read_until(lambda: len(first.body) > 60_000)
         eventually(lambda: states(desk) != ["running"], "its turn is over")
         for _ in range(20):  # Time in which the whole stream goes to the layers of its connection
             httpx2.get(f"{desk.url}/health")
@@ -193,7 +193,7 @@ def test_an_answer_that_http_2_held_back_is_delivered_when_its_end_was_sent(desk
     with FrameRunner(desk) as runner:
         runner.deaf = True
         first = runner.send("POST", openai.PATH, fields, [asked(openai)])
-        runner.until(lambda: len(first.body) > 60_000)
+        runner.read_until(lambda: len(first.body) > 60_000)
         assert states(desk) == ["answered"]
         runner.h2.reset_stream(1)
         runner.deaf = False

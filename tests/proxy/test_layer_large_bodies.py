@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.peers import completion
 from tests.proxy.conftest import Wired
 from tests.proxy.frames import FrameProvider, FrameRunner, tunnel
 from tests.proxy.pod import Pod
 from tests.proxy.wire import Connection, Runner, Seen
 from tests.waiting import DEADLINE, eventually
+from tests.wires.openai import completion
 
 BLOCK = bytes(range(256)) * 4096
 MANY = 200
@@ -193,11 +193,11 @@ def test_a_runner_of_http_2_that_gives_no_window_slows_its_provider_down(wired: 
     with FrameRunner(wired.pod) as runner:
         runner.deaf = True
         stream = runner.send("GET", "/v1/models/f", [("x-api-key", wired.pod.token("plain"))])
-        runner.until(lambda: stream.body)
+        runner.read_until(lambda: stream.body)
         assert not over.wait(1.5)
         assert wired.pod.memory() - before < SLACK
         runner.deaf = False
-        runner.until(lambda: stream.ended)
+        runner.read_until(lambda: stream.ended)
     assert hashlib.sha256(stream.body).hexdigest() == digest(64)
 
 

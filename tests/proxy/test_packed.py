@@ -11,9 +11,9 @@ import pytest
 
 from tests.contract.test_content_coding import PACKERS, nothing, packed
 from tests.mediate.mitm.passthrough.test_answer_tap import OPENAI, anthropic_stream, openai_stream
-from tests.peers import completion
 from tests.proxy.conftest import Wired
 from tests.proxy.pod import headers
+from tests.wires.openai import completion
 from tests.wires.responses import message, response
 
 BODY: dict[str, Any] = {"model": "gpt-test", "messages": [{"role": "user", "content": "Go"}]}

@@ -13,9 +13,8 @@ from starlette.responses import JSONResponse
 
 from claw_mediate.workers.supervisor import LATE_SECONDS, MAX_FAILED_STARTS
 from tests.fork_server import ALIVE_SECONDS, CLAW
-from tests.peers import calls, text
+from tests.peers import Held, calls, text
 from tests.proxy.pod import Pod
-from tests.proxy.test_door import Held
 from tests.proxy.worker_pair import (
     PAIR,
     ask,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,10 +13,11 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tests.peers import Service
-from tests.proxy.pod import Pod
-from tests.sdks.cases import NATIVE, Model
+from tests.peers import Provider
+from tests.proxy.pod import Pod, pod_at
+from tests.sdks.cases import NATIVE, case_model
 from tests.sdks.hearing import ANTHROPIC, Job
+from tests.waiting import eventually_async
 
 
 @dataclass
@@ -33,8 +33,7 @@ class Gate:
 
     async def __call__(self, _request: Request) -> Response:
         self.waiting += 1
-        while not await asyncio.to_thread(self.open.wait, 0.05):
-            pass
+        await eventually_async(self.open.is_set, "the test opens the gate")
         return JSONResponse({"waited": True})
 
 
@@ -98,18 +97,16 @@ def is_anthropic(sdk: str) -> bool:
 
 
 def speakers(home: Path, **environment: str) -> Iterator[Speakers]:
-    model, service, gate = Model(), Service(), Gate()
-    service.routes = {("GET", "/balance"): JSONResponse({"usd": 50_000}), ("GET", "/wait"): gate}
-    model.start()
-    service.start()
-    pod = Pod(home, model, service, environment=environment)
-    pod.agent("analyst", pod.tool("balance"), pod.tool("wait"))
-    pod.start()
-    yield Speakers(pod, gate)
-    gate.open.set()
-    pod.stop()
-    model.stop()
-    service.stop()
+    gate = Gate()
+    with pod_at(home, Provider(model=case_model), environment=environment) as pod:
+        pod.service.routes = {
+            ("GET", "/balance"): JSONResponse({"usd": 50_000}),
+            ("GET", "/wait"): gate,
+        }
+        pod.agent("analyst", pod.tool("balance"), pod.tool("wait"))
+        pod.start()
+        yield Speakers(pod, gate)
+        gate.open.set()
 
 
 @pytest.fixture(scope="session")

@@ -19,8 +19,8 @@ from claw_mcp.sessions import ClientRequest, Session
 from claw_tools.audit import CallLog, CallRecord
 from claw_tools.errors import ErrorCode, ToolError
 from claw_tools.registry import ToolRegistry
-from tests.tools.scene import MadeProvider, MadeTool, Scene, principal
-from tests.waiting import happens
+from tests.tools.logged_shell import LoggedShell, MadeProvider, MadeTool, principal
+from tests.waiting import eventually_async
 
 MEGABYTE = 1 << 20
 TWO_AT_ONCE = CallLimitsSection(concurrent=2)
@@ -59,7 +59,7 @@ FIVE_A_MINUTE = CallLimitsSection(calls_per_minute=5)
 async def test_arguments_that_do_not_fit_are_refused_in_few_words_before_anything_runs(
     arguments: bytes,
 ) -> None:
-    scene, tool = Scene(), MadeTool("t")
+    scene, tool = LoggedShell(), MadeTool("t")
     scene.register(tool)
     started = time.process_time()
     try:
@@ -76,7 +76,7 @@ async def test_arguments_that_do_not_fit_are_refused_in_few_words_before_anythin
 @pytest.mark.requirement("tools:arguments")
 async def test_a_missing_argument_is_named_and_no_arguments_are_an_empty_object() -> None:
     scene, tool = (
-        Scene(),
+        LoggedShell(),
         MadeTool(
             "t", schema={"type": "object", "required": ["path"], "additionalProperties": False}
         ),
@@ -98,7 +98,7 @@ async def test_a_missing_argument_is_named_and_no_arguments_are_an_empty_object(
     "params", [{}, {"name": 7}, {"name": None}, {"name": ["t"]}, {"arguments": {}}, []]
 )
 async def test_a_call_without_a_name_is_an_error_of_the_protocol(params: Any) -> None:
-    scene = Scene()
+    scene = LoggedShell()
     with pytest.raises(RpcError) as refused:
         await scene.ask("tools/call", params)
     assert (refused.value.code, scene.lines) == (-32602, [])
@@ -106,7 +106,7 @@ async def test_a_call_without_a_name_is_an_error_of_the_protocol(params: Any) ->
 
 @pytest.mark.requirement("tools:arguments")
 async def test_unknown_methods_and_cursors_are_errors_of_the_protocol() -> None:
-    scene = Scene()
+    scene = LoggedShell()
     for method, params, code in (
         ("resources/list", {}, -32601),
         ("tools/list", {"cursor": "2"}, -32602),
@@ -122,7 +122,7 @@ async def test_a_number_keeps_its_exact_value_on_the_way_to_a_tool_and_back() ->
     async def echo(args: dict[str, Any]) -> Any:
         return args
 
-    scene, tool = Scene(), MadeTool("t", echo, schema={"type": "object"})
+    scene, tool = LoggedShell(), MadeTool("t", echo, schema={"type": "object"})
     scene.register(tool)
     sent = b'{"a":123456789012345678901234567890,"b":0.1000000000000000055511151231257827,"c":1.10}'
     request = write_request(b"1", "tools/call", b'{"name":"t","arguments":%b}' % sent)
@@ -148,7 +148,7 @@ async def test_a_tool_that_hangs_past_its_time_is_ended() -> None:
         finally:
             ended.set()
 
-    scene = Scene()
+    scene = LoggedShell()
     scene.register(MadeTool("t", hang, seconds=0.05))
     content = await scene.call("t")
     assert (content["error"]["code"], ended.is_set()) == ("timeout", True)
@@ -171,7 +171,7 @@ async def test_a_fault_of_a_tool_is_answered_without_its_text(
     async def fail(_args: Any) -> Any:
         raise fault
 
-    scene = Scene()
+    scene = LoggedShell()
     scene.register(MadeTool("t", fail))
     with caplog.at_level(logging.ERROR):
         content = await scene.call("t")
@@ -188,7 +188,7 @@ async def test_an_error_of_a_tool_is_told_with_its_code_and_message() -> None:
     async def refuse(_args: Any) -> Any:
         raise ToolError(ErrorCode.PERMISSION_DENIED, "not this file")
 
-    scene = Scene()
+    scene = LoggedShell()
     scene.register(MadeTool("t", refuse))
     assert await scene.call("t") == {
         "error": {"code": "permission_denied", "message": "not this file"}
@@ -204,18 +204,18 @@ async def test_one_call_too_many_at_once_is_busy_and_a_cancelled_one_gives_its_p
         running += 1
         await go.wait()
 
-    scene = Scene(principal("a", limits=TWO_AT_ONCE), principal("b", limits=TWO_AT_ONCE))
+    scene = LoggedShell(principal("a", limits=TWO_AT_ONCE), principal("b", limits=TWO_AT_ONCE))
     for registry in scene.registries.values():
         registry.register(MadeTool("t", wait))
     tasks = [asyncio.create_task(scene.outcome("t")) for _ in range(2)]
-    await happens(lambda: running == 2, "two calls run")
+    await eventually_async(lambda: running == 2, "two calls run")
     assert await scene.outcome("t") == "busy"
     other = asyncio.create_task(scene.outcome("t", who="b"))
-    await happens(lambda: running == 3, "another principal's call runs")
+    await eventually_async(lambda: running == 3, "another principal's call runs")
     tasks[0].cancel()
     await asyncio.wait([tasks[0]])
     tasks[0] = asyncio.create_task(scene.outcome("t"))
-    await happens(lambda: running == 4, "the place is free")
+    await eventually_async(lambda: running == 4, "the place is free")
     go.set()
     assert await asyncio.gather(*tasks, other) == ["ok"] * 3
     assert sorted(line["outcome"] for line in scene.lines) == [
@@ -230,7 +230,7 @@ async def test_one_call_too_many_at_once_is_busy_and_a_cancelled_one_gives_its_p
 @pytest.mark.requirement("tools:limits")
 async def test_so_many_calls_start_in_a_minute_and_bad_ones_count() -> None:
     now = 0.0
-    scene = Scene()
+    scene = LoggedShell()
     registry = ToolRegistry(
         principal("a", limits=CallLimitsSection(calls_per_minute=3)),
         scene.shell.provided,
@@ -258,7 +258,7 @@ async def test_each_call_is_one_line_whatever_becomes_of_it() -> None:
     async def hang(_args: Any) -> Any:
         await asyncio.Event().wait()
 
-    scene, going = Scene(principal("a", ["t", "slow"])), MadeTool("slow", hang)
+    scene, going = LoggedShell(principal("a", ["t", "slow"])), MadeTool("slow", hang)
     scene.register(MadeTool("t"), going, MadeTool("hidden"))
     for name, arguments in (
         ("t", {"text": "hi"}),
@@ -268,7 +268,7 @@ async def test_each_call_is_one_line_whatever_becomes_of_it() -> None:
     ):
         await scene.outcome(name, arguments)
     task = asyncio.create_task(scene.call("slow"))
-    await happens(lambda: going.calls, "the call runs")
+    await eventually_async(lambda: going.calls, "the call runs")
     task.cancel()
     await asyncio.wait([task])
     assert [(line["tool"][:10], line["outcome"]) for line in scene.lines] == [
@@ -288,7 +288,7 @@ async def test_each_call_is_one_line_whatever_becomes_of_it() -> None:
 async def test_a_line_has_names_and_a_digest_and_with_full_the_arguments() -> None:
     raw = b'{"text":"the-secret-text","zz":1}'
     for audit in ("digest", "full"):
-        scene = Scene(audit=audit)
+        scene = LoggedShell(audit=audit)
         scene.register(MadeTool("t"))
         await scene.outcome("t", raw)
         (line,) = scene.lines
@@ -300,7 +300,7 @@ async def test_a_line_has_names_and_a_digest_and_with_full_the_arguments() -> No
 
 @pytest.mark.requirement("tools:audit-arguments")
 async def test_the_names_in_a_line_are_bounded() -> None:
-    scene = Scene()
+    scene = LoggedShell()
     scene.register(MadeTool("t"))
     await scene.outcome("t", {f"{number:03}{'n' * 100}": 1 for number in range(100)})
     (line,) = scene.lines
@@ -312,7 +312,7 @@ async def test_the_names_in_a_line_are_bounded() -> None:
 
 @pytest.mark.requirement("tools:visible-is-callable")
 async def test_a_providers_tool_is_called_with_checked_arguments() -> None:
-    scene, provider = Scene(), MadeProvider("time", "now")
+    scene, provider = LoggedShell(), MadeProvider("time", "now")
     await scene.provide(provider)
     assert (await scene.outcome("time__now", {"text": 1}), provider.calls) == ("invalid_args", [])
     assert await scene.call("time__now", {"text": "x"}) == {"did": "time/now"}
@@ -321,7 +321,7 @@ async def test_a_providers_tool_is_called_with_checked_arguments() -> None:
 
 @pytest.mark.requirement("tools:audit-refusals")
 async def test_calls_that_nobody_ran_do_not_fill_the_log() -> None:
-    scene = Scene(principal("a", limits=FIVE_A_MINUTE), principal("b", limits=FIVE_A_MINUTE))
+    scene = LoggedShell(principal("a", limits=FIVE_A_MINUTE), principal("b", limits=FIVE_A_MINUTE))
     scene.register(MadeTool("work"))
     for _ in range(500):
         assert (await scene.outcome("none")).startswith("-32602")

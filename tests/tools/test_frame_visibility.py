@@ -15,7 +15,7 @@ from claw_tools.composite import NamespaceError, published_name
 from claw_tools.errors import ErrorCode, ToolError
 from claw_tools.provider import ToolDefinition
 from claw_tools.registry import matches, matches_any
-from tests.tools.scene import SCHEMA, MadeProvider, MadeTool, Scene, principal
+from tests.tools.logged_shell import SCHEMA, LoggedShell, MadeProvider, MadeTool, principal
 
 LETTERS = st.text("ab_*?[", max_size=8)
 
@@ -47,8 +47,8 @@ def test_a_glob_is_case_sensitive_and_matches_the_whole_name() -> None:
     assert (matches("", ""), matches("*", ""), matches("?", "")) == (True, True, False)
 
 
-async def scene_of(*globs: str) -> Scene:
-    scene = Scene(principal("a", globs))
+async def scene_of(*globs: str) -> LoggedShell:
+    scene = LoggedShell(principal("a", globs))
     scene.register(*(MadeTool(name) for name in ("read_file", "write_file", "exec_shell")))
     await scene.provide(MadeProvider("time", "now"))
     await scene.provide(MadeProvider("git", "log", "push"), internal=True)
@@ -87,7 +87,7 @@ async def test_what_is_listed_can_be_called_and_nothing_else(
 
 @pytest.mark.requirement("tools:no-globs-no-tools")
 async def test_a_principal_without_globs_has_no_tool() -> None:
-    scene = Scene(principal("a", []))
+    scene = LoggedShell(principal("a", []))
     scene.register(MadeTool("read_file"))
     assert (await scene.names(), await scene.names(["*"])) == ([], [])
     assert (await scene.outcome("read_file")).startswith("-32602 ")
@@ -132,7 +132,7 @@ async def test_globs_of_null_are_refused_too() -> None:
 
 @pytest.mark.requirement("tools:own-principal")
 async def test_a_principal_calls_its_own_tool_and_never_anothers() -> None:
-    scene = Scene(principal("a"), principal("b"))
+    scene = LoggedShell(principal("a"), principal("b"))
     mine, theirs = MadeTool("read_file"), MadeTool("read_file")
     scene.registries["a"].register(mine)
     scene.registries["b"].register(theirs)
@@ -151,7 +151,7 @@ async def test_a_principal_calls_its_own_tool_and_never_anothers() -> None:
 
 @pytest.mark.requirement("tools:registration")
 async def test_a_tool_replaces_one_of_its_name_and_a_bad_schema_is_refused() -> None:
-    scene = Scene()
+    scene = LoggedShell()
     old, new = MadeTool("read_file"), MadeTool("read_file")
     scene.register(old, new)
     await scene.call("read_file")
@@ -193,7 +193,7 @@ async def test_a_namespace_that_is_taken_or_no_name_is_refused(namespace: Any) -
 
 @pytest.mark.requirement("tools:no-shadowing")
 async def test_no_provider_takes_the_place_of_a_built_in_tool() -> None:
-    scene = Scene()
+    scene = LoggedShell()
     scene.register(MadeTool("git__log"))
     provider = MadeProvider("git", "log", "read_file")
     await scene.provide(provider)
@@ -215,7 +215,7 @@ def test_published_names_are_fit_for_models_and_differ(names: list[str]) -> None
 
 @pytest.mark.requirement("tools:published-names")
 async def test_a_call_reaches_the_provider_under_its_own_name() -> None:
-    scene, provider = Scene(), MadeProvider("x", "a.b", "a/b", "_c", "d__e", "ü" * 70)
+    scene, provider = LoggedShell(), MadeProvider("x", "a.b", "a/b", "_c", "d__e", "ü" * 70)
     await scene.provide(provider)
     for name in await scene.names():
         assert await scene.outcome(name) == "ok"
@@ -224,7 +224,7 @@ async def test_a_call_reaches_the_provider_under_its_own_name() -> None:
 
 @pytest.mark.requirement("tools:bad-definitions")
 async def test_a_tool_that_can_not_be_offered_is_left_out_and_costs_no_other_one() -> None:
-    scene, provider = Scene(), MadeProvider("x", "good")
+    scene, provider = LoggedShell(), MadeProvider("x", "good")
     bad: dict[str, Any] = {
         "reference": {"$ref": "https://example.com/x"},
         "pattern": {"properties": {"a": {"pattern": "(a+"}}},
@@ -251,7 +251,7 @@ def _nested(depth: int) -> dict[str, Any]:
 
 @pytest.mark.requirement("tools:refresh")
 async def test_a_list_is_replaced_at_once_and_kept_where_the_provider_fails() -> None:
-    scene, provider = Scene(), MadeProvider("x", "one", "two")
+    scene, provider = LoggedShell(), MadeProvider("x", "one", "two")
     await scene.provide(provider)
     seen: list[list[str]] = []
 

@@ -8,7 +8,7 @@ from contextlib import closing
 
 from claw_mediate.core.http import RunnerResponse
 from tests.turns.desk import Desk
-from tests.waiting import happens
+from tests.waiting import eventually_async
 
 
 async def failed_after_a_trade(desk: Desk, words: str = "Buy") -> str:
@@ -21,7 +21,7 @@ async def failed_after_a_trade(desk: Desk, words: str = "Buy") -> str:
 
 async def answer(desk: Desk) -> bytes:
     """Return the answer to one more runner that sends the same request."""
-    exchange = await desk.mediator.exchange(desk._admitted(), desk._request())
+    exchange = await desk.mediator.exchange(desk.admitted(), desk.request())
     assert isinstance(exchange, RunnerResponse)
     body = b"".join([chunk async for chunk in exchange.chunks])
     if exchange.on_delivered is not None:
@@ -30,7 +30,7 @@ async def answer(desk: Desk) -> bytes:
 
 
 async def until_called(desk: Desk, *tools: str) -> None:
-    await happens(lambda: set(tools) <= set(desk.services.calls), f"calls of {tools}")
+    await eventually_async(lambda: set(tools) <= set(desk.services.calls), f"calls of {tools}")
 
 
 def dies(desk: Desk) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.mediate.broker.pod import BrokerPod, Gate, McpClient, read, token
-from tests.waiting import happens
+from tests.waiting import eventually_async
 
 # Eras and identity.
 
@@ -101,7 +101,7 @@ async def test_at_the_stop_calls_have_their_time_and_streams_end(
     listening = (await client.send(method="GET")).chunks
     assert await anext(listening) == b": open\n\n"
     call = client.begin("desk__trade", {"symbol": "X"})
-    await happens(lambda: gate.asked == 1, "the write is on its way")
+    await eventually_async(lambda: gate.asked == 1, "the write is on its way")
     assert pod.mediator.turns_under_way == 1
     pod.mediator.stop()
     with pytest.raises(StopAsyncIteration):

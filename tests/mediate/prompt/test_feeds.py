@@ -18,7 +18,7 @@ from claw_mediate.prompt.feeds import FeedReader
 from tests.mediate.prompt.agent_context import TOKEN, AgentContext
 from tests.peers import Answer as Said
 from tests.peers import Service
-from tests.waiting import DEADLINE, happens, nobody_listens
+from tests.waiting import DEADLINE, eventually_async, nobody_listens
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ async def test_a_copy_that_has_just_expired_is_used_and_refreshed_beside_the_tur
         text = await context.text()
         assert "Feed prices (from market; 70 seconds old):\n```\nfirst\n```" in text
     go.set()
-    await happens(lambda: len(context.said("feed_fetch")) == 2, "the refresh is over")
+    await eventually_async(lambda: len(context.said("feed_fetch")) == 2, "the refresh is over")
     assert "Feed prices (from market):\n```\nnew\n```" in await context.text()
     assert len(fetched(context)) == 2
 
@@ -199,7 +199,7 @@ async def test_feeds_are_fetched_side_by_side_and_turns_share_a_fetch(
 
     async def together(request: Request) -> Response:
         waiting.add(request.url.path)
-        await happens(
+        await eventually_async(
             lambda: len(waiting) == 3, "all three are asked for"
         )  # never true one after the other
         return Response(request.url.path.encode())
@@ -229,7 +229,7 @@ async def test_a_turn_that_is_cancelled_does_not_stop_a_fetch_for_the_others(
     serve(context.service, held)
     context.has(context.feed())
     leaving, staying = asyncio.ensure_future(context.text()), asyncio.ensure_future(context.text())
-    await happens(lambda: context.service.received, "the service is asked")
+    await eventually_async(lambda: context.service.received, "the service is asked")
     leaving.cancel()
     await asyncio.wait([leaving])
     go.set()
@@ -416,7 +416,7 @@ async def test_stopping_does_not_wait_for_a_feed(context: AgentContext) -> None:
     serve(context.service, never)
     context.has(context.feed())
     waiting = asyncio.ensure_future(context.text())
-    await happens(lambda: context.service.received, "the service is asked")
+    await eventually_async(lambda: context.service.received, "the service is asked")
     async with asyncio.timeout(DEADLINE):
         await context.close()
         assert "unavailable at the moment" in await waiting

@@ -20,7 +20,7 @@ from claw_mediate.prompt import memory as module
 from tests.mediate.prompt.agent_context import AgentContext
 from tests.peers import Answer as Said
 from tests.peers import Service
-from tests.waiting import DEADLINE, happens
+from tests.waiting import DEADLINE, eventually_async
 
 
 @pytest.fixture
@@ -221,7 +221,7 @@ async def test_no_credential_goes_to_a_recall_or_comes_back_from_it(context: Age
 
 async def arrived(context: AgentContext, path: str = "/retain") -> Any:
     """Wait for the service's answer, and return the request that it got."""
-    await happens(lambda: context.said("memory_op"), "the service has answered")
+    await eventually_async(lambda: context.said("memory_op"), "the service has answered")
     return next(one for one in context.service.received if one.path == path)
 
 

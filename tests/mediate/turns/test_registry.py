@@ -11,7 +11,7 @@ from claw_mediate.core.http import RunnerResponse
 from claw_mediate.mitm.flow_state import ChunkSource
 from tests.turns.desk import Desk
 from tests.turns.retrying import answer, until_called
-from tests.waiting import happens
+from tests.waiting import eventually_async
 
 pytestmark = pytest.mark.both_forms
 
@@ -28,7 +28,7 @@ async def test_a_runner_that_comes_again_while_its_turn_runs_gets_the_same_answe
     runners = [asyncio.ensure_future(answer(desk))]
     await until_called(desk, "desk.trade")
     runners += [asyncio.ensure_future(answer(desk)) for _ in range(2)]
-    await happens(lambda: len(desk.told("join")) == 2, "both have joined")
+    await eventually_async(lambda: len(desk.told("join")) == 2, "both have joined")
     gate.set()
     bodies = await asyncio.gather(*runners)
     whole = [desk.wire.assembled(body) if desk.stream else body for body in bodies]
@@ -55,7 +55,7 @@ async def test_the_first_runner_may_leave_and_the_second_is_answered_all_the_sam
     first = asyncio.ensure_future(answer(desk))
     await until_called(desk, "desk.quote")
     second = asyncio.ensure_future(answer(desk))
-    await happens(lambda: bool(desk.told("join")), "the second has joined")
+    await eventually_async(lambda: bool(desk.told("join")), "the second has joined")
     first.cancel()
     await asyncio.wait([first])
     gate.set()
@@ -77,7 +77,7 @@ async def test_the_last_runner_to_leave_a_stream_before_its_first_chunk_ends_the
     desk.services.gates["desk.quote"] = asyncio.Event()
     desk.messages = [desk.wire.user("Look")]
     desk.model_says(("desk.quote", {}))
-    exchanges = [await desk.mediator.exchange(desk._admitted(), desk._request()) for _ in range(2)]
+    exchanges = [await desk.mediator.exchange(desk.admitted(), desk.request()) for _ in range(2)]
     runners = [
         ChunkSource(exchange.chunks)
         for exchange in exchanges
@@ -94,6 +94,6 @@ async def test_the_last_runner_to_leave_a_stream_before_its_first_chunk_ends_the
         if left == 1:
             await asyncio.to_thread(int)  # let the event loop run
             assert not history.exists(), "the other one listens"
-    await happens(history.exists, "the turn is over")
+    await eventually_async(history.exists, "the turn is over")
     assert [line["status_code"] for line in desk.history()] == [499]
     assert len(desk.model.bodies) == 1

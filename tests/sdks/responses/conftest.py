@@ -1,53 +1,47 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from starlette.responses import JSONResponse
 
 from tests.once import make_once
-from tests.peers import Service
-from tests.proxy.pod import Pod
-from tests.sdks.responses.plays import PLANTED, Metronome, Performance, Stage
-from tests.sdks.responses.provider import KeepingProvider
+from tests.peers import Provider
+from tests.proxy.pod import pod_at
+from tests.sdks.responses.model import CaseModel
+from tests.sdks.responses.plays import PLANTED, Metronome, Performance, ResponsesPod
 
 _PLAY = {"type": "object", "properties": {"play": {"type": "string"}}, "required": ["play"]}
 
 
 @pytest.fixture(scope="package")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def responses_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ResponsesPod]:
     """Yield a running pod. Streams get events from the first keepalive on."""
-    provider, service, metronome = KeepingProvider(), Service(), Metronome()
-    service.routes = {
-        ("GET", "/balance"): JSONResponse({"usd": PLANTED}),
-        ("GET", "/wait"): metronome,
-        ("POST", "/trade"): JSONResponse({"traded": PLANTED}),
-    }
-    provider.start()
-    service.start()
-    made: Any = Pod(tmp_path_factory.mktemp("responses"), provider, service)  # type: ignore[arg-type]  # it needs no script
-    made.environment = {
-        "CLLAMA_KEEPALIVE_RESPONSES": "native",
-        "CLLAMA_KEEPALIVE_MS": "100",
-        "CLLAMA_EGRESS": "deny",
-    }
-    (made.home / "runner").mkdir()
-    made.agent(
-        "analyst",
-        made.tool("balance"),
-        made.tool("wait", schema=_PLAY),
-        made.tool("trade", "POST", schema=_PLAY),
-    )
-    made.start()
-    metronome.start(made)
-    try:
-        yield Stage(made, provider, service, metronome)
-    finally:
-        metronome.stop()
-        made.stop()
-        provider.stop()
-        service.stop()
+    model, metronome = CaseModel(), Metronome()
+    with pod_at(tmp_path_factory.mktemp("responses"), Provider(model=model)) as pod:
+        pod.service.routes = {
+            ("GET", "/balance"): JSONResponse({"usd": PLANTED}),
+            ("GET", "/wait"): metronome,
+            ("POST", "/trade"): JSONResponse({"traded": PLANTED}),
+        }
+        pod.environment = {
+            "CLLAMA_KEEPALIVE_RESPONSES": "native",
+            "CLLAMA_KEEPALIVE_MS": "100",
+            "CLLAMA_EGRESS": "deny",
+        }
+        (pod.home / "runner").mkdir()
+        pod.agent(
+            "analyst",
+            pod.tool("balance"),
+            pod.tool("wait", schema=_PLAY),
+            pod.tool("trade", "POST", schema=_PLAY),
+        )
+        pod.start()
+        metronome.start(pod)
+        try:
+            yield ResponsesPod(pod, model, pod.service, metronome)
+        finally:
+            metronome.stop()
 
 
 @pytest.fixture(scope="package")
@@ -56,5 +50,5 @@ def performance(
 ) -> Performance:
     """Return the outcome of all clients' conversations, which they have once in a run."""
     return make_once(
-        tmp_path_factory, "responses", lambda: request.getfixturevalue("stage").perform()
+        tmp_path_factory, "responses", lambda: request.getfixturevalue("responses_pod").perform()
     )

@@ -24,8 +24,8 @@ from starlette.responses import JSONResponse, Response
 from tests.peers import Service
 from tests.proxy.pod import ROOT, Pod, authority
 from tests.sdks.hearing import JAVASCRIPT, install
-from tests.sdks.responses.provider import KeepingProvider
-from tests.waiting import happens
+from tests.sdks.responses.model import CaseModel
+from tests.waiting import eventually_async
 
 PYTHON = ROOT / ".venv" / "runners"
 PLANTED = "planted-in-a-result"
@@ -124,11 +124,11 @@ class Performance:
 
 
 @dataclass
-class Stage:
+class ResponsesPod:
     """A pod whose provider keeps responses, and whose tools are read, slow, and a write."""
 
     pod: Pod
-    provider: KeepingProvider
+    model: CaseModel
     service: Service
     metronome: Metronome
 
@@ -167,7 +167,7 @@ class Stage:
             for request in self.service.received
             if request.path == "/trade"
         )
-        return Performance(some | others, traded, self.provider.refused)
+        return Performance(some | others, traded, self.model.refused)
 
     def _perform(self, command: Sequence[Path | str], some: list[Play]) -> dict[str, Played]:
         given = json.dumps([{**asdict(play), "words": play.words} for play in some]).encode()
@@ -212,7 +212,7 @@ class Metronome:
         if request.query_params["play"] == "0":
             await asyncio.to_thread(self.is_over.wait, SECONDS)
         else:
-            await happens(
+            await eventually_async(
                 lambda: self.is_over.is_set() or self.beats >= begun + _BEATS,
                 "streams are kept alive",
             )

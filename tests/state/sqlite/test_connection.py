@@ -135,7 +135,7 @@ async def test_the_file_and_its_log_shrink_after_a_flood_while_turns_go_on(
             await store.save("analyst", Anchor(f"text:{number}", ()), "", b"y" * 50_000)
     assert log.stat().st_size > MAX_LOG_BYTES
 
-    async def until(fact: Callable[[], bool]) -> None:
+    async def run_turns_until(fact: Callable[[], bool]) -> None:
         for number in range(20_000):  # the log is copied into the file beside these turns
             if fact():
                 return
@@ -147,11 +147,11 @@ async def test_the_file_and_its_log_shrink_after_a_flood_while_turns_go_on(
             )
         pytest.fail(f"{file.stat().st_size}, and {log.stat().st_size} in the log")
 
-    await until(lambda: log.stat().st_size <= MAX_LOG_BYTES)
+    await run_turns_until(lambda: log.stat().st_size <= MAX_LOG_BYTES)
     grown = file.stat().st_size
     assert grown > 40_000_000
     clock.now += RESUME_SECONDS
-    await until(lambda: file.stat().st_size < grown / 2)
+    await run_turns_until(lambda: file.stat().st_size < grown / 2)
     await journal.close()
     await store.close()
 

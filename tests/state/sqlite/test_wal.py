@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from claw_state.sqlite.connection import Database
 from claw_state.sqlite.journal import SqliteJournal
 from claw_state.url import StoreError
 from tests.state.test_journal import INTENT
-from tests.waiting import eventually
+from tests.waiting import eventually_async
 
 pytestmark = pytest.mark.requirement("journal:flush")
 
@@ -62,10 +61,6 @@ async def running(tmp_path: Path, turns: int) -> SqliteJournal:
     return journal
 
 
-async def until(fact: Callable[[], bool]) -> None:
-    await asyncio.to_thread(eventually, fact, "it is so")
-
-
 @pytest.mark.parametrize(
     "factory", [None, asyncio.eager_task_factory], ids=["lazy tasks", "eager tasks as in mitmproxy"]
 )
@@ -75,7 +70,7 @@ async def test_intents_that_wait_at_one_moment_share_a_flush_and_the_loop_goes_o
     asyncio.get_running_loop().set_task_factory(factory)
     journal = await running(tmp_path, 7)
     first = asyncio.ensure_future(journal.record_intent("intent-of-turn-0", 1, 0, INTENT))
-    await until(lambda: len(slow.found) == 1)
+    await eventually_async(lambda: len(slow.found) == 1, "the flush has begun")
     others = [
         asyncio.ensure_future(journal.record_intent(f"intent-of-turn-{number}", 1, 0, INTENT))
         for number in range(1, 7)
@@ -114,7 +109,7 @@ async def test_a_flush_that_nobody_waits_for_any_more_ends_before_the_file_is_cl
 ) -> None:
     journal = await running(tmp_path, 1)
     gone = asyncio.ensure_future(journal.record_intent("intent-of-turn-0", 1, 0, INTENT))
-    await until(lambda: len(slow.found) == 1)
+    await eventually_async(lambda: len(slow.found) == 1, "the flush has begun")
     gone.cancel()
     with pytest.raises(asyncio.CancelledError):
         await gone

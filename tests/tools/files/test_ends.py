@@ -20,8 +20,15 @@ import pytest
 from claw_tools.errors import ErrorCode
 from claw_tools.files.workspace import Workspace
 from tests.not_tested import skip_for_kernel
+from tests.tools.files.guarded_workspace import (
+    GuardedWorkspace,
+    guarded_at,
+    link,
+    opened,
+    registered,
+    write,
+)
 from tests.tools.files.poor_process import OPENAT
-from tests.tools.files.scene import Scene, link, opened, registered, scene_at, write
 
 ROOT = Path(__file__).parents[3]
 MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000
@@ -69,7 +76,7 @@ while True:
 @pytest.mark.requirement("files:killed")
 @pytest.mark.parametrize("kernel", ["new", "old"])
 def test_a_kill_leaves_the_old_file_or_the_new_one_and_the_next_write_tidies_up(
-    kernel_scene: Scene, kernel: str
+    kernel_scene: GuardedWorkspace, kernel: str
 ) -> None:
     scene = kernel_scene
     if kernel == "old" and platform.machine() not in OPENAT:
@@ -139,7 +146,7 @@ def mount_one(source: str, place: Path, options: str, flags: int) -> None:
 @pytest.mark.requirement("files:full-disk")
 async def test_a_full_disk_is_an_error_and_the_old_file_is_whole(tmp_path: Path) -> None:
     with mounted(tmp_path, ("tmpfs", tmp_path, "size=256k,mode=0777")) as workspace:
-        scene = Scene(tmp_path, workspace, registered(workspace))
+        scene = GuardedWorkspace(tmp_path, workspace, registered(workspace))
         await scene.call("write_file", path="f", content="old" * 30_000)
         for tool, args in {
             "write_file": {"path": "f", "content": "new" * 100_000},
@@ -166,7 +173,7 @@ async def test_where_the_file_system_has_two_names_for_a_protected_folder_both_a
     with mounted(
         tmp_path, (str(tmp_path / "a" / ".git"), tmp_path / "a" / "other", "")
     ) as workspace:
-        scene = Scene(tmp_path, workspace, registered(workspace))
+        scene = GuardedWorkspace(tmp_path, workspace, registered(workspace))
         for path in (
             "a/other/hooks/x",
             "a/other/hooks/deep/x",
@@ -184,7 +191,7 @@ async def test_where_the_file_system_has_two_names_for_a_protected_folder_both_a
 @pytest.mark.requirement("files:dropped", "files:no-openat2")
 @pytest.mark.parametrize("kernel", ["new", "old"])
 def test_a_process_without_roots_rights_works_and_refuses_as_on_an_old_kernel(
-    kernel_scene: Scene, kernel: str
+    kernel_scene: GuardedWorkspace, kernel: str
 ) -> None:
     if kernel == "old" and platform.machine() not in OPENAT:
         skip_for_kernel("a filter of this architecture's calls")
@@ -214,7 +221,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 @pytest.mark.requirement("files:cancelled")
-async def test_a_cancelled_call_changes_nothing_afterwards(kernel_scene: Scene) -> None:
+async def test_a_cancelled_call_changes_nothing_afterwards(kernel_scene: GuardedWorkspace) -> None:
     scene = kernel_scene
     write(scene.ws / "f", "old")
     calls = {
@@ -250,5 +257,5 @@ async def test_calls_that_wait_in_one_workspace_do_not_hold_up_another(tmp_path:
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
-    with scene_at(tmp_path / "a") as one:
+    with guarded_at(tmp_path / "a") as one:
         assert await one.call("memory_read") == {"content": ""}

@@ -11,7 +11,15 @@ import pytest
 
 from claw_contract.toolhost_file import LimitsSection
 from claw_tools.errors import ErrorCode, ToolError
-from tests.tools.files.scene import OWNER, Scene, bind, link, opened, own, write
+from tests.tools.files.guarded_workspace import (
+    OWNER,
+    GuardedWorkspace,
+    bind,
+    link,
+    opened,
+    own,
+    write,
+)
 
 needs_root = pytest.mark.skipif(
     os.geteuid() != 0, reason="the kernel refuses other users: run as root"
@@ -35,7 +43,7 @@ async def test_a_long_file_comes_in_pages_of_whole_lines_that_fit_a_result(tmp_p
 
 @pytest.mark.requirement("files:pages")
 async def test_offset_and_limit_count_lines_and_an_offset_past_the_end_says_how_many_there_are(
-    kernel_scene: Scene,
+    kernel_scene: GuardedWorkspace,
 ) -> None:
     scene = kernel_scene
     write(scene.ws / "f", "0\n1\n2\n3")
@@ -65,7 +73,9 @@ async def test_offset_and_limit_count_lines_and_an_offset_past_the_end_says_how_
 
 
 @pytest.mark.requirement("files:huge")
-async def test_a_sparse_file_of_1_gib_is_read_in_bounded_memory(kernel_scene: Scene) -> None:
+async def test_a_sparse_file_of_1_gib_is_read_in_bounded_memory(
+    kernel_scene: GuardedWorkspace,
+) -> None:
     scene = kernel_scene
     head = "text\n" * 2_000
     file = write(scene.ws / "huge", head)
@@ -99,7 +109,7 @@ async def test_of_a_line_that_fits_no_page_there_is_the_beginning_in_whole_chara
 
 @pytest.mark.requirement("files:binary")
 async def test_a_binary_file_is_told_and_what_is_not_utf8_is_shown_and_said(
-    kernel_scene: Scene,
+    kernel_scene: GuardedWorkspace,
 ) -> None:
     scene = kernel_scene
     write(scene.ws / "binary", b"\x7fELF\0\0" + b"x" * 100)
@@ -113,7 +123,7 @@ async def test_a_binary_file_is_told_and_what_is_not_utf8_is_shown_and_said(
 
 @pytest.mark.requirement("files:write-limit")
 async def test_too_much_content_and_half_characters_are_refused_before_anything_is_made(
-    kernel_scene: Scene,
+    kernel_scene: GuardedWorkspace,
 ) -> None:
     scene = kernel_scene
     for content in ("x" * ((10 << 20) + 1), "é" * ((5 << 20) + 1), "\udfff"):
@@ -125,7 +135,7 @@ async def test_too_much_content_and_half_characters_are_refused_before_anything_
 
 
 @pytest.mark.requirement("files:mode")
-async def test_a_file_keeps_its_mode_without_setuid(kernel_scene: Scene) -> None:
+async def test_a_file_keeps_its_mode_without_setuid(kernel_scene: GuardedWorkspace) -> None:
     scene = kernel_scene
     for name in ("run", "edited"):
         write(scene.ws / name, "old").chmod(0o6751)
@@ -141,7 +151,7 @@ async def test_a_file_keeps_its_mode_without_setuid(kernel_scene: Scene) -> None
 @needs_root
 @pytest.mark.requirement("files:owner")
 async def test_the_tools_of_a_host_that_is_root_have_the_rights_of_the_workspaces_owner(
-    kernel_scene: Scene,
+    kernel_scene: GuardedWorkspace,
 ) -> None:
     scene = kernel_scene
     await scene.call("write_file", path="x/y", content="mine")
@@ -162,7 +172,9 @@ async def test_the_tools_of_a_host_that_is_root_have_the_rights_of_the_workspace
 
 
 @pytest.mark.requirement("files:list")
-async def test_a_listing_is_sorted_and_tells_nothing_of_what_a_link_leads_to(scene: Scene) -> None:
+async def test_a_listing_is_sorted_and_tells_nothing_of_what_a_link_leads_to(
+    scene: GuardedWorkspace,
+) -> None:
     write(scene.ws / "b", "1234")
     write(scene.ws / "sub" / "f")
     link(scene.ws / "a", "../out/s")
@@ -187,7 +199,7 @@ async def test_a_listing_is_sorted_and_tells_nothing_of_what_a_link_leads_to(sce
 
 @pytest.mark.requirement("files:list")
 async def test_a_listing_is_cut_at_its_limit_and_says_how_many_there_are(
-    kernel_scene: Scene,
+    kernel_scene: GuardedWorkspace,
 ) -> None:
     scene = kernel_scene
     (scene.ws / "many").mkdir()
@@ -235,7 +247,7 @@ PROTECTED = [
 @pytest.mark.requirement("files:protected", "files:protected-place")
 @pytest.mark.parametrize("tool", ["write_file", "edit_file"])
 async def test_what_other_programs_run_is_not_written_however_it_is_reached(
-    kernel_scene: Scene, tool: str
+    kernel_scene: GuardedWorkspace, tool: str
 ) -> None:
     scene = kernel_scene
     write(scene.ws / ".git" / "hooks" / "pre-commit", "old")
@@ -259,7 +271,7 @@ async def test_what_other_programs_run_is_not_written_however_it_is_reached(
 
 @pytest.mark.requirement("files:protected-place")
 async def test_a_folder_to_which_a_protected_name_links_is_protected_too(
-    kernel_scene: Scene,
+    kernel_scene: GuardedWorkspace,
 ) -> None:
     scene = kernel_scene
     write(scene.ws / "store" / "hooks" / "x", "old")

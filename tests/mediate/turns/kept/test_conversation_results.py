@@ -16,7 +16,7 @@ from claw_mediate.core.http import Forward
 from tests.turns.desk import DEFAULT_TOOLS, TERMINAL_TOOL, tool
 from tests.turns.kept_desk import KeptDesk, begun, failed_behind_a_trade, kinds
 from tests.turns.retrying import dies
-from tests.waiting import happens
+from tests.waiting import eventually_async
 
 
 @pytest.mark.requirement("responses:owed")
@@ -119,7 +119,7 @@ async def test_a_request_that_is_not_mediated_sends_the_pending_results(kept: Ke
         {"conversation": "conv_1", "tool_choice": "none"},
     )
     for status in (500, 200):
-        exchange = await kept.mediator.exchange(kept._admitted(), kept._request())
+        exchange = await kept.mediator.exchange(kept.admitted(), kept.request())
         assert isinstance(exchange, Forward)
         assert exchange.body is not None
         assert kinds(json.loads(exchange.body)["input"]) == ["output 7", "user: And?"]
@@ -139,7 +139,7 @@ async def test_a_compaction_and_a_count_stay_such_when_they_take_results_along(
 ) -> None:
     await failed_behind_a_trade(kept)
     kept.messages, kept.more = [kept.wire.user("And?")], {"conversation": "conv_1"}
-    exchange = await kept.mediator.exchange(kept._admitted(), replace(kept._request(), path=path))
+    exchange = await kept.mediator.exchange(kept.admitted(), replace(kept.request(), path=path))
     assert isinstance(exchange, Forward)
     assert exchange.body is not None
     sent = json.loads(exchange.body)
@@ -156,7 +156,7 @@ async def test_a_turn_whose_runner_left_has_its_writes_result_pending(kept: Kept
     task.cancel()
     kept.services.gates["desk.trade"].set()
     await asyncio.wait([task])
-    await happens(lambda: kept.mediator.turns_under_way == 0, "the turn's end")
+    await eventually_async(lambda: kept.mediator.turns_under_way == 0, "the turn's end")
     kept.model_says("Bought.")
     await kept.says("And?")
     assert kept.sent() == ["output 7", "output canceled", "user: And?"]
@@ -185,7 +185,7 @@ async def test_a_resumed_turn_that_is_cut_again_has_its_results_pending(kept: Ke
         task.cancel()
         kept.services.gates[called].set()
         await asyncio.wait([task])
-        await happens(lambda: kept.mediator.turns_under_way == 0, "the turn's end")
+        await eventually_async(lambda: kept.mediator.turns_under_way == 0, "the turn's end")
     kept.model_says("Bought.")
     await kept.says("And?")
     assert kept.sent() == ["output 7", "output {}", "user: And?"]

@@ -61,7 +61,7 @@ async def test_a_request_without_input_gets_one_of_its_hidden_items_only(codex: 
     codex.messages = []
     body = {"model": "gpt-test", "previous_response_id": "resp_1", "stream": codex.stream}
     exchange = await codex.mediator.exchange(
-        codex._admitted(), replace(codex._request(), body=json.dumps(body).encode())
+        codex.admitted(), replace(codex.request(), body=json.dumps(body).encode())
     )
     assert isinstance(exchange, RunnerResponse)
     assert codex.model.fault is None

@@ -73,7 +73,7 @@ class MadeProvider:
         return {"did": f"{self.namespace}/{name}"}
 
 
-class Scene:
+class LoggedShell:
     """A shell with principals, and the lines of its log."""
 
     def __init__(self, *principals: Principal, audit: Any = "digest", limit: int = LIMIT) -> None:
