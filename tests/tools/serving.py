@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from claw_contract.log.tool_host import ToolHostServerEvent
 from claw_contract.toolhost_file import McpServerSection
 from claw_tools.errors import ToolError
-from claw_tools.servers.child import ChildLink
+from claw_tools.servers.links import ChildLink
 from claw_tools.servers.server import McpServer
 from tests.waiting import happens
 

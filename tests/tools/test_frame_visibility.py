@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from claw_mcp.protocol import RpcError
-from claw_tools.composite import NamespaceError, published_name
 from claw_tools.errors import ErrorCode, ToolError
-from claw_tools.provider import ToolDefinition
+from claw_tools.provider import NamespaceError, ToolDefinition, published_name
 from claw_tools.registry import matches, matches_any
 from tests.tools.scene import SCHEMA, MadeProvider, MadeTool, Scene, principal
 

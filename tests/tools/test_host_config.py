@@ -11,9 +11,8 @@ import pytest
 from claw_compile.parsing.node import Source, plain_data
 from claw_compile.parsing.yaml_reader import read_yaml
 from claw_contract.toolhost_file import ExecSection, LimitsSection, UrlPolicySection
-from claw_tools.config.document import read_document
-from claw_tools.config.reader import SettingsError, read_settings
-from claw_tools.settings import HostSettings
+from claw_tools.document import read_document
+from claw_tools.settings import HostSettings, SettingsError, read_settings
 from tests.tools.hosting import run
 
 ENVIRON = {

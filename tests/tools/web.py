@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from claw_contract.toolhost_file import UrlPolicySection
-from claw_tools.composite import CompositeToolProvider
 from claw_tools.errors import ErrorCode, ToolError
+from claw_tools.provider import CompositeToolProvider
 from claw_tools.registry import ToolRegistry
 from claw_tools.settings import Principal
 from claw_tools.tool import Tool

@@ -1,30 +1,43 @@
-"""A link to a server at a URL.
+"""The links to MCP servers: to a command, which is a child on standard input and output, and to a
+URL.
 
-Rules. All calls share a session. It is opened anew when the server does not know it, or can't be
+Rules. A child gets a minimal environment and what is declared for it, and nothing else of the
+host's. What it writes to standard error is in the log.
+
+All calls to a URL share a session. It is opened anew when the server does not know it, or can't be
 reached. A call is made once more only after 404 in a session that was known, because the server
 did not process it then; nothing else is sent twice. The credentials go to the URL and nowhere else:
 redirects and the proxies of the environment are not followed.
 """
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from importlib.metadata import version
+from typing import Any, Final, Protocol
 
 import httpx2
 
 from claw_contract.toolhost_file import McpServerSection
-from claw_mcp.channels import DiscoveryError, Quotation
+from claw_mcp.channels import Channel, DiscoveryError, Quotation
+from claw_mcp.child_log import ChildLog
 from claw_mcp.client_protocol import TOOLS_CHANGED
 from claw_mcp.client_session import ClientSession
 from claw_mcp.http_channel import HttpChannel, HttpServer, NotSentError, Remedies, SessionLostError
 from claw_mcp.protocol import RpcError, RpcMessage
 from claw_mcp.stdio_child import NoAnswerError
-from claw_mcp.supervisor import keep_running
-from claw_tools.servers.link import CLIENT, TIMING
+from claw_mcp.supervisor import ChildSupervisor, TimeLimits, keep_running
 
+CLIENT: Final = {"name": "claw-tools", "version": version("clawdapus")}
+TIMING: Final = TimeLimits(call=1e9, start=5.0)  # The server's settings limit a call
+
+# Of a command
+_INHERITED: Final = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "TMPDIR")
+
+# Of a URL
 _OPEN_SECONDS: Final = 60.0
 _CONNECT_SECONDS: Final = 5.0
 _IDLE_SECONDS: Final = 4.0  # Of a connection: less than many servers keep one
@@ -37,9 +50,90 @@ _REMEDIES: Final = Remedies(
 _SUBSCRIPTION: Final = {"notifications": {"toolsListChanged": True}}
 
 
+class ServerLink(Protocol):
+    """A connection that is made anew whenever it is lost."""
+
+    @property
+    def is_ready(self) -> bool: ...
+
+    async def run(self) -> None:
+        """Keep the connection until cancelled; nothing of it is left then."""
+
+    async def list_tools(self) -> list[Any]:
+        """Return the tools as the server lists them. Raise ``RpcError`` and ``DiscoveryError``."""
+
+    async def call(self, params: Mapping[str, Any], headers: Mapping[str, str]) -> bytes:
+        """Return the result of ``tools/call`` as JSON.
+
+        ``headers`` repeat arguments for servers that speak HTTP in the stateless era.
+
+        Raise ``RpcError``, which may be ``NoAnswerError``.
+        """
+
+
+class ChildLink(ChildLog):
+    """A ``ServerLink`` to a command, and the observer of its child."""
+
+    def __init__(
+        self,
+        section: McpServerSection,
+        quotation: Quotation,
+        report: Callable[..., None],
+        on_stale: Callable[[], None],
+    ) -> None:
+        """Start nothing. ``on_stale`` is called when the tools are to be listed."""
+        super().__init__(
+            lambda kind, **members: report(kind.removeprefix("mcp_"), **members), quotation.cut
+        )
+        self._report = report
+        self._on_stale = on_stale
+
+        command = (section.command or "", *section.args)
+        environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+        environment |= {name: secret.reveal() for name, secret in section.env.items()}
+        self._supervisor = ChildSupervisor(command, environment, self, self._take_state, TIMING)
+        self._session = ClientSession(_SupervisorChannel(self._supervisor, quotation), CLIENT)
+
+    @property
+    def is_ready(self) -> bool:
+        return self._supervisor.is_ready
+
+    async def run(self) -> None:
+        await self._supervisor.run()
+
+    async def list_tools(self) -> list[Any]:
+        return await self._session.list_tools()
+
+    async def call(self, params: Mapping[str, Any], _headers: Mapping[str, str]) -> bytes:
+        return await self._supervisor.call("tools/call", params)
+
+    def notice(self, message: RpcMessage) -> None:
+        if message.method == TOOLS_CHANGED:
+            self._on_stale()
+
+    def _take_state(self, state: str, **members: Any) -> None:
+        self._report(state, **self.short_reason(members))
+        if state == "ready":
+            self._on_stale()
+
+
+class _SupervisorChannel(Channel):
+    """The channel to whichever run of the child there is."""
+
+    def __init__(self, supervisor: ChildSupervisor, quotation: Quotation) -> None:
+        super().__init__(quotation)
+        self._supervisor = supervisor
+
+    async def request(self, method: str, params: Mapping[str, Any]) -> bytes:
+        return await self._supervisor.call(method, params)
+
+    async def notify(self, method: str) -> None:
+        self._supervisor.notify(method)
+
+
 @dataclass(eq=False)
 class _Run:
-    """A session, until it is lost."""
+    """A session at a URL, until it is lost."""
 
     channel: HttpChannel
     session: ClientSession
