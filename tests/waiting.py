@@ -27,14 +27,15 @@ def eventually[T](find: Callable[[], T | None], what: str, *, pause: float = 0.0
     raise AssertionError(f"waited {DEADLINE:.0f} s in vain: {what}")
 
 
-async def happens(find: Callable[[], object], what: str) -> None:
-    """Do the same for tests on an event loop of their own."""
-    try:
-        async with asyncio.timeout(DEADLINE):
-            while not find():  # noqa: ASYNC110 - facts of other threads set no event of this loop
-                await asyncio.sleep(0.005)
-    except TimeoutError:
-        raise AssertionError(f"waited {DEADLINE:.0f} s in vain: {what}") from None
+async def eventually_async[T](find: Callable[[], T | None], what: str) -> T:
+    """Do the same as ``eventually`` without blocking the event loop."""
+    deadline = time.monotonic() + DEADLINE
+    while time.monotonic() < deadline:
+        found = find()
+        if found:
+            return found
+        await asyncio.sleep(0.005)
+    raise AssertionError(f"waited {DEADLINE:.0f} s in vain: {what}")
 
 
 def growing_times(first: float) -> Iterator[float]:

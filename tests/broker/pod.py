@@ -20,6 +20,7 @@ from claw_mediate.settings import SETTINGS, Settings
 from claw_mediate.telemetry.event_log import EventLog
 from tests.events import known
 from tests.peers import Service
+from tests.waiting import eventually_async
 
 TOOL_TOKEN = "tool-token-planted-0002"
 PROVIDER_KEY = "sk-provider-key-planted-0001"
@@ -266,8 +267,7 @@ class Gate:
         self.asked += 1
         self._running += 1
         self.most = max(self.most, self._running)
-        while not self.is_open:  # noqa: ASYNC110 - opened from another thread
-            await asyncio.sleep(0.005)
+        await eventually_async(lambda: self.is_open, "the test opens the gate")
         self._running -= 1
         return JSONResponse(self.answer)
 

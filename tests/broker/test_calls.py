@@ -15,7 +15,7 @@ from claw_mediate.broker import calls
 from claw_mediate.telemetry.metrics import Metrics
 from tests.broker.pod import PROVIDER_KEY, TOOL_TOKEN, BrokerPod, Gate, McpClient, failure, token
 from tests.mcp.scripted_server import ECHO, Exchange, ScriptedServer
-from tests.waiting import happens
+from tests.waiting import eventually_async
 
 # A call.
 
@@ -212,7 +212,7 @@ async def test_no_more_calls_run_at_once_than_in_a_turn(pod: BrokerPod) -> None:
     gate = pod.service.routes["GET", "/balance"] = Gate({"usd": 1})
     client = await pod.client().open()
     running = [client.begin("desk__balance") for _ in range(6)]
-    await happens(lambda: gate.asked == 2, "two calls run")
+    await eventually_async(lambda: gate.asked == 2, "two calls run")
     gate.is_open = True
     assert [(await call)["structuredContent"] for call in running] == [{"usd": 1}] * 6
     assert (gate.asked, gate.most) == (6, 2)
@@ -224,7 +224,7 @@ async def test_a_call_that_finds_no_room_in_its_time_is_refused_and_not_run(pod:
     gate = pod.service.routes["GET", "/balance"] = Gate({"usd": 1})
     client = await pod.client().open()
     first = client.begin("desk__balance")
-    await happens(lambda: gate.asked == 1, "the first has the room")
+    await eventually_async(lambda: gate.asked == 1, "the first has the room")
     # Of two calls with the same time the first might give its room free before the other one is
     # refused.
     pod.agent(
@@ -250,7 +250,7 @@ async def test_a_call_is_refused_where_too_many_wait(
     gate = pod.service.routes["GET", "/balance"] = Gate({"usd": 1})
     client = await pod.client().open()
     running = [client.begin("desk__balance") for _ in range(3)]
-    await happens(lambda: gate.asked == 1, "one runs, and two wait")
+    await eventually_async(lambda: gate.asked == 1, "one runs, and two wait")
     assert failure(await client.call("desk__balance"))["code"] == "too_many_calls"
     gate.is_open = True
     assert [(await call)["structuredContent"] for call in running] == [{"usd": 1}] * 3

@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse
 
 from claw_mediate.broker.once import AnswerMemory, RequestKey
 from tests.broker.pod import BrokerPod, Gate, McpClient
-from tests.waiting import happens
+from tests.waiting import eventually_async
 
 
 @pytest.mark.requirement("broker:equal-calls")
@@ -48,7 +48,7 @@ async def test_a_request_that_comes_again_while_its_call_runs_waits_for_that_cal
 ) -> None:
     gate = pod.service.routes["POST", "/trade"] = Gate({"order": 9})
     both = [client.begin("desk__trade", {"symbol": "X"}, 5) for _ in range(2)]
-    await happens(lambda: gate.asked == 1, "the call runs")
+    await eventually_async(lambda: gate.asked == 1, "the call runs")
     gate.is_open = True
     assert [(await each)["structuredContent"] for each in both] == [{"order": 9}] * 2
     assert gate.asked == 1

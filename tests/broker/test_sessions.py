@@ -12,7 +12,7 @@ import pytest
 
 from claw_state.url import StoreError
 from tests.broker.pod import BrokerPod, Gate, McpClient, failure, read, token
-from tests.waiting import happens
+from tests.waiting import eventually_async
 
 # Eras and identity.
 
@@ -147,7 +147,7 @@ async def test_a_client_that_loses_its_connection_in_a_write_gets_the_answer_whe
 ) -> None:
     gate = pod.service.routes["POST", "/trade"] = Gate({"order": 9})
     call = client.begin("desk__trade", {"symbol": "X"}, 5)
-    await happens(lambda: gate.asked == 1, "the write is on its way")
+    await eventually_async(lambda: gate.asked == 1, "the write is on its way")
     call.cancel()
     await asyncio.wait([call])
     gate.is_open = True
@@ -155,7 +155,7 @@ async def test_a_client_that_loses_its_connection_in_a_write_gets_the_answer_whe
         "order": 9
     }
     assert gate.asked == 1
-    await happens(lambda: len(pod.history()) == 1, "the write is in history")
+    await eventually_async(lambda: len(pod.history()) == 1, "the write is in history")
     assert pod.history()[0]["status"] == "ok"
 
 
@@ -170,13 +170,13 @@ async def test_a_stateless_client_that_leaves_cancels_its_read_and_not_its_write
         call = asyncio.ensure_future(
             client.stateless("tools/call", {"name": name, "arguments": {"symbol": "X"}})
         )
-        await happens(lambda gate=gate: gate.asked == 1, "the call is on its way")  # type: ignore[misc]
+        await eventually_async(lambda gate=gate: gate.asked == 1, "the call is on its way")  # type: ignore[misc]
         call.cancel()
         await asyncio.wait([call])
-    await happens(lambda: len(pod.history()) == 1, "the read has ended")
+    await eventually_async(lambda: len(pod.history()) == 1, "the read has ended")
     assert not writes.is_open
     writes.is_open = True
-    await happens(lambda: len(pod.history()) == 2, "the write has ended")
+    await eventually_async(lambda: len(pod.history()) == 2, "the write has ended")
     read_line, write_line = pod.history()
     assert [line["error"] for line in (read_line, write_line)] == ["runner_left", "runner_left"]
     assert read_line["tool_trace"][0]["tool_calls"][0]["result"]["error"]["code"] == "canceled"
@@ -188,7 +188,7 @@ async def test_a_stateless_client_that_leaves_cancels_its_read_and_not_its_write
 async def test_a_canceled_request_ends_a_read(pod: BrokerPod, client: McpClient) -> None:
     gate = pod.service.routes["GET", "/balance"] = Gate({})
     call = asyncio.ensure_future(client.ask("tools/call", {"name": "desk__balance"}, 5))
-    await happens(lambda: gate.asked == 1, "the call runs")
+    await eventually_async(lambda: gate.asked == 1, "the call runs")
     await client.post(
         {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}}
     )
@@ -205,7 +205,7 @@ async def test_a_canceled_request_does_not_end_a_write_whose_answer_is_kept(
     gate = pod.service.routes["POST", "/trade"] = Gate({"order": 9})
     params = {"name": "desk__trade", "arguments": {"symbol": "X"}}
     call = asyncio.ensure_future(client.ask("tools/call", params, 5))
-    await happens(lambda: gate.asked == 1, "the write is on its way")
+    await eventually_async(lambda: gate.asked == 1, "the write is on its way")
     await client.post(
         {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}}
     )
@@ -223,7 +223,7 @@ async def test_at_the_stop_calls_have_their_time_and_streams_end(
     listening = (await client.send(method="GET")).chunks
     assert await anext(listening) == b": open\n\n"
     call = client.begin("desk__trade", {"symbol": "X"})
-    await happens(lambda: gate.asked == 1, "the write is on its way")
+    await eventually_async(lambda: gate.asked == 1, "the write is on its way")
     assert pod.mediator.turns_under_way == 1
     pod.mediator.stop()
     with pytest.raises(StopAsyncIteration):
@@ -258,9 +258,11 @@ async def test_what_is_cut_off_at_the_stop_is_answered_and_recorded_as_such(
     pod.agent("analyst", pod.tool("balance"), pod.tool("trade", write=True), max_parallel=2)
     pod.service.routes["POST", "/trade"] = pod.service.routes["GET", "/balance"] = gate = Gate({})
     calls = [client.begin("desk__trade", {"symbol": "X"}), client.begin("desk__balance")]
-    await happens(lambda: gate.asked == 2, "both are on their way")
+    await eventually_async(lambda: gate.asked == 2, "both are on their way")
     calls.append(client.begin("desk__trade", {"symbol": "Y"}))
-    await happens(lambda: pod.mediator.turns_under_way == 3, "the third waits for the others")
+    await eventually_async(
+        lambda: pod.mediator.turns_under_way == 3, "the third waits for the others"
+    )
     pod.mediator.stop()
     await pod.mediator.finish(0)
     assert [failure(await call)["code"] for call in calls] == [

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +21,6 @@ from claw_mediate.tools.managed_call import CallContext
 from tests.events import known
 from tests.mcp.scripted_server import ECHO, ScriptedServer
 from tests.mediate.made import called, limits
-from tests.waiting import DEADLINE
 
 READ = {"readOnly": True}
 METADATA = Metadata.model_validate({"service": "analyst", "pod": "p", "token": "analyst:s"})
@@ -122,10 +120,3 @@ def envelope(result: ToolResult) -> dict[str, Any]:
 def error_of(result: ToolResult) -> tuple[str, str]:
     error = envelope(result)["error"]
     return error["code"], error["message"]
-
-
-async def until(is_true: Callable[[], object], seconds: float = DEADLINE) -> None:
-    """Wait for a fact, without blocking the loop."""
-    async with asyncio.timeout(seconds):
-        while not is_true():  # noqa: ASYNC110 - the fact may be one of another thread
-            await asyncio.sleep(0.005)

@@ -12,9 +12,10 @@ from claw_contract.toolhost_file import McpServerSection
 from claw_mcp.channels import DiscoveryError
 from claw_mcp.discovery import ServerListing, discover
 from claw_mcp.http_channel import HttpServer
-from tests.mcp.calling import Caller, error_of, tool, until
+from tests.mcp.calling import Caller, error_of, tool
 from tests.mcp.scripted_server import ECHO, HANDSHAKE, STATELESS, Exchange, ScriptedServer
 from tests.tools.serving import NamedSection, behind
+from tests.waiting import eventually_async
 
 CLIENT = {"name": "test", "version": "1"}
 MIB = 1024 * 1024
@@ -324,7 +325,7 @@ async def test_a_server_that_refuses_the_answer_to_its_ping_ends_no_session(
         pongs = len(server.of(""))
         await exchange.begin_stream()
         await exchange.event({"id": "p", "method": "ping"})
-        await until(lambda: len(server.of("")) > pongs)
+        await eventually_async(lambda: len(server.of("")) > pongs, "the ping is answered")
         await exchange.event({"id": exchange.message["id"], "result": {"content": []}})
         await exchange.end_stream()
 

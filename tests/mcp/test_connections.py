@@ -18,7 +18,7 @@ from claw_mcp.asgi import McpApp, is_allowed_origin
 from claw_mcp.connections import ListenerConnectionTable
 from claw_mcp.server import StreamableHttpServer
 from tests.mcp.wrapped import JSON_AND_EVENTS, wrapper
-from tests.waiting import eventually, happens
+from tests.waiting import eventually, eventually_async
 
 TOKEN = "token-of-the-proxy-0123456789"
 BEARER = {"authorization": f"Bearer {TOKEN}"}
@@ -177,11 +177,11 @@ def test_an_answer_that_nobody_reads_is_dropped_with_its_connection(
             with contextlib.closing(
                 connect(port, f"POST /mcp HTTP/1.1\r\n{head}\r\n{body}".encode())
             ):
-                await happens(
+                await eventually_async(
                     lambda: kept[-1].flow is not None and kept[-1].flow.write_paused,
                     "its answer waits",
                 )
-                await happens(
+                await eventually_async(
                     lambda: kept[-1].transport.get_write_buffer_size() == 0, "its answer is dropped"
                 )
                 assert kept[-1].transport.is_closing()

@@ -8,8 +8,9 @@ import pytest
 
 from claw_mcp.client_protocol import MAX_TOOLS
 from claw_mediate.tools.mcp_listing import find_differences
-from tests.mcp.calling import READ, Caller, error_of, tool, until
+from tests.mcp.calling import READ, Caller, error_of, tool
 from tests.mcp.scripted_server import ECHO, STATELESS, Exchange, ScriptedServer
+from tests.waiting import eventually_async
 
 REFUSED = (
     "request_failed",
@@ -126,7 +127,7 @@ async def test_a_server_that_says_its_list_has_changed_is_asked_again(
     assert (len(server.of("initialize")), len(server.of("tools/list"))) == (1, 2)
     server.tools = [ECHO]
     await caller.executor.close()
-    await until(lambda: server.of("DELETE"))
+    await eventually_async(lambda: server.of("DELETE"), "the session is ended")
 
 
 @pytest.mark.requirement("mcp:drift", "mcp:gone-session")

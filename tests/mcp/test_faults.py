@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from claw_mediate.tools import mcp_wire
-from tests.mcp.calling import READ, Caller, envelope, error_of, tool, until
+from tests.mcp.calling import READ, Caller, envelope, error_of, tool
 from tests.mcp.scripted_server import STATELESS, Exchange, Script, ScriptedServer
-from tests.waiting import free_port, growing_times
+from tests.waiting import eventually_async, free_port, growing_times
 
 UNKNOWN = "Its outcome is unknown: it may have taken effect."
 BROKE = "The service broke off its answer."
@@ -154,7 +154,7 @@ async def test_a_call_whose_time_is_over_is_cancelled_by_a_notification(
             if each.message["params"]["requestId"] == sent
         ]
 
-    await until(notes)
+    await eventually_async(notes, "the server is told")
     (note,) = notes()
     assert note.session == "session-1-of-the-server"
     assert (await caller.call()).ok
@@ -178,7 +178,7 @@ async def test_without_a_session_the_end_of_the_connection_cancels(
         assert (await caller.call(seconds=seconds)).code == "timeout"
         if len(server.of("tools/call")) > before:
             break
-    await until(server.left.is_set)
+    await eventually_async(server.left.is_set, "the connection is closed")
     assert server.of("notifications/cancelled") == []
 
 
@@ -348,7 +348,7 @@ async def test_what_a_server_asks_is_answered_or_refused_and_is_no_answer(
             (-1, "elicitation/create"),
         ):
             await exchange.event({"id": request_id, "method": method, "params": {}})
-        await until(lambda: len(answers()) == 4)
+        await eventually_async(lambda: len(answers()) == 4, "all four are answered")
         await exchange.event({"id": own, "result": {"content": [{"type": "text", "text": "done"}]}})
         await exchange.end_stream()
 

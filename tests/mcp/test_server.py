@@ -13,7 +13,7 @@ import pytest
 from claw_mcp.protocol import CAPABILITIES_META, VERSION_META, RpcError, write_notification
 from claw_mcp.server import HttpRequest, HttpResponse, StreamableHttpServer
 from claw_mcp.sessions import ClientRequest, Outbox, Session
-from tests.waiting import happens
+from tests.waiting import eventually_async
 
 HEADERS = {
     "Host": "ok",
@@ -308,7 +308,7 @@ async def test_one_session_too_many_ends_the_principals_own_that_was_idle_longes
     host = Host(max_sessions=2)
     other, *own = [await host.open(principal) for principal in ("bob", "alice", "alice")]
     waiting = asyncio.create_task(host.ask("wait", own[0], principal="alice"))
-    await happens(lambda: host.backend.running, "the request runs")
+    await eventually_async(lambda: host.backend.running, "the request runs")
     newest = await host.open("alice")
     assert [each.id for each in host.backend.ended] == [own[1]]
     assert [(await host.ask("quiet", each, principal="alice"))[0] for each in (own[0], newest)] == [
@@ -317,7 +317,7 @@ async def test_one_session_too_many_ends_the_principals_own_that_was_idle_longes
     ]
     assert (await host.ask("quiet", other, principal="bob"))[0] == 200
     busy = asyncio.create_task(host.ask("wait", newest, principal="alice"))
-    await happens(lambda: len(host.backend.running) == 5, "the requests run")
+    await eventually_async(lambda: len(host.backend.running) == 5, "the requests run")
     status, message = await host.ask("initialize", principal="alice")
     assert (status, code_of(message)) == (503, -32000)
     await host.server.close()
@@ -356,7 +356,7 @@ async def test_a_thousand_sessions_that_nobody_ends_are_bounded() -> None:
 async def test_too_many_requests_at_once_in_a_session_are_refused(host: Host) -> None:
     session = await host.open()
     waiting = [asyncio.create_task(host.ask("wait", session, request_id=n)) for n in range(256)]
-    await happens(lambda: len(host.backend.running) == 256, "the requests run")
+    await eventually_async(lambda: len(host.backend.running) == 256, "the requests run")
     status, message = await host.ask("quiet", session, request_id="more")
     assert (status, message["id"], code_of(message)) == (503, "more", -32000)
     host.backend.go.set()
@@ -411,7 +411,7 @@ async def test_a_thousand_subscriptions_keep_no_request_out(host: Host) -> None:
         status, _ = await host.ask("quiet", params={"_meta": META}, **STATELESS, Mcp_Method="quiet")
         assert status == 200
         assert host.server.listening() == {""}
-    await happens(lambda: host.server.listening() == set(), "nobody listens any more")
+    await eventually_async(lambda: host.server.listening() == set(), "nobody listens any more")
 
 
 @pytest.mark.requirement("wrapper:sessions")
@@ -431,7 +431,7 @@ async def test_a_client_that_leaves_before_the_first_byte_of_a_stream_leaves_not
     assert host.server.listening() == {""}
     for response in (stream, subscribed):
         await response.chunks.aclose()  # type: ignore[attr-defined]
-    await happens(lambda: host.server.listening() == set(), "nobody listens any more")
+    await eventually_async(lambda: host.server.listening() == set(), "nobody listens any more")
 
 
 @pytest.mark.requirement("wrapper:sessions")

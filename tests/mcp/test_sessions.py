@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from claw_mediate.tools import mcp, mcp_session
-from tests.mcp.calling import READ, Caller, calling, envelope, error_of, tool, until
+from tests.mcp.calling import READ, Caller, calling, envelope, error_of, tool
 from tests.mcp.scripted_server import HANDSHAKE, STATELESS, Exchange, ScriptedServer
-from tests.waiting import growing_times
+from tests.waiting import eventually_async, growing_times
 
 OPENING = ["initialize", "notifications/initialized", "tools/list"]
 
@@ -55,7 +55,7 @@ async def test_a_session_is_kept_and_shared_by_calls_at_the_same_time(
 
     async def wait_for_the_other(exchange: Exchange) -> None:
         waiting.append(exchange.message["id"])
-        await until(lambda: len(waiting) == 2)
+        await eventually_async(lambda: len(waiting) == 2, "both calls are there")
         await exchange.result({"structuredContent": {"id": exchange.message["id"]}})
 
     server.says("tools/call", wait_for_the_other, wait_for_the_other)
@@ -109,7 +109,7 @@ async def test_a_slow_start_is_waited_for_by_all_and_goes_on_when_the_first_call
     loop = asyncio.get_running_loop()
 
     async def slow(exchange: Exchange) -> None:
-        await until(go_on.is_set)
+        await eventually_async(go_on.is_set, "the test lets it go on")
         await exchange.server._initialize(exchange)
 
     server.says("initialize", slow)
@@ -317,7 +317,7 @@ async def test_a_stop_does_not_wait_for_a_server_that_is_silent(
     server.says("DELETE", silent)
     async with calling(server, tmp_path) as caller:
         await caller.call()
-    await until(lambda: server.of("DELETE"))
+    await eventually_async(lambda: server.of("DELETE"), "the session is ended")
 
 
 @pytest.mark.requirement("mcp:ends")
@@ -327,10 +327,10 @@ async def test_a_session_ends_when_it_was_not_used_for_a_while(
     monkeypatch.setattr(mcp, "SESSION_IDLE_SECONDS", 0.05)
     async with calling(server, tmp_path) as caller:
         assert (await caller.call()).ok
-        await until(lambda: not server.sessions)
+        await eventually_async(lambda: not server.sessions, "the session is ended")
         assert (await caller.call()).ok
         assert methods(server).count("initialize") == 2
-        await until(lambda: not server.sessions)
+        await eventually_async(lambda: not server.sessions, "the session is ended")
 
 
 @pytest.mark.requirement("mcp:ends")
@@ -341,23 +341,23 @@ async def test_a_session_ends_when_its_agent_changes_and_a_call_in_it_finishes_f
     go_on = asyncio.Event()
 
     async def slow(exchange: Exchange) -> None:
-        await until(go_on.is_set)
+        await eventually_async(go_on.is_set, "the test lets it go on")
         await exchange.result({"content": []})
 
     server.says("tools/call", slow)
     running = asyncio.ensure_future(caller.call())
-    await until(lambda: len(server.of("tools/call")) == 2)
+    await eventually_async(lambda: len(server.of("tools/call")) == 2, "the second call is there")
     caller.executor.release("analyst")
     assert (await caller.call()).ok
     assert len(server.sessions) == 3
     go_on.set()
     assert (await running).ok
-    await until(lambda: len(server.sessions) == 2)
+    await eventually_async(lambda: len(server.sessions) == 2, "the unused session is ended")
     assert [exchange.session for exchange in server.of("DELETE")] == [
         server.of("tools/call")[1].session
     ]
     caller.executor.release("analyst")
-    await until(lambda: len(server.sessions) == 1)
+    await eventually_async(lambda: len(server.sessions) == 1, "the last session is ended")
     assert server.sessions == {server.of("tools/call")[0].session}
 
 
@@ -369,7 +369,7 @@ async def test_a_session_ends_when_its_credential_changes(
     for token in ("first-token", "second-token"):
         (tmp_path / "token").write_text(token, encoding="utf-8")
         assert (await caller.call(used=used)).ok
-    await until(lambda: server.of("DELETE"))
+    await eventually_async(lambda: server.of("DELETE"), "the session is ended")
     (ended,) = server.of("DELETE")
     assert (ended.session, ended.headers["authorization"]) == (
         "session-1-of-the-server",
@@ -397,7 +397,7 @@ async def test_a_session_that_cannot_be_opened_in_time_is_given_up(
         )
         if server.of("tools/list"):
             break
-    await until(lambda: not server.sessions)
+    await eventually_async(lambda: not server.sessions, "the session is ended")
     assert (await caller.call()).ok
 
 
@@ -457,6 +457,6 @@ async def test_a_stop_while_a_session_is_opened_ends_the_call(
 
     server.says("initialize", silent)
     running = asyncio.ensure_future(caller.call())
-    await until(lambda: server.of("initialize"))
+    await eventually_async(lambda: server.of("initialize"), "the session is being opened")
     await caller.executor.close()
     assert error_of(await running) == ("request_failed", "The proxy ends the session.")

@@ -16,7 +16,7 @@ from claw_mediate.providers.failover import ModelCall, ModelResult, ProviderResp
 from claw_state.ownership import KeptObject
 from tests.mediate.desk import Desk
 from tests.mediate.scripted import Model
-from tests.waiting import happens
+from tests.waiting import eventually_async
 from tests.wires import Body, responses, responses_rules
 
 
@@ -140,5 +140,5 @@ async def begun(desk: KeptDesk, words: str, called: str) -> asyncio.Task[str]:
     """Begin a turn; return it when it waits for the tool."""
     desk.services.gates[called] = asyncio.Event()
     task = asyncio.ensure_future(desk.says(words))
-    await happens(lambda: called in desk.services.calls, f"a call of {called}")
+    await eventually_async(lambda: called in desk.services.calls, f"a call of {called}")
     return task

@@ -20,7 +20,7 @@ from claw_mediate.prompt.feeds import FeedReader
 from tests.mediate.gathered import TOKEN, Gathering
 from tests.peers import Answer as Said
 from tests.peers import Service
-from tests.waiting import DEADLINE, happens, nobody_listens
+from tests.waiting import DEADLINE, eventually_async, nobody_listens
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ async def test_a_copy_that_has_just_expired_is_used_and_refreshed_beside_the_tur
         text = await desk.text()
         assert "Feed prices (from market; 70 seconds old):\n```\nfirst\n```" in text
     go.set()
-    await happens(lambda: len(desk.said("feed_fetch")) == 2, "the refresh is over")
+    await eventually_async(lambda: len(desk.said("feed_fetch")) == 2, "the refresh is over")
     assert "Feed prices (from market):\n```\nnew\n```" in await desk.text()
     assert len(fetched(desk)) == 2
 
@@ -193,7 +193,7 @@ async def test_feeds_are_fetched_side_by_side_and_turns_share_a_fetch(desk: Gath
 
     async def together(request: Request) -> Response:
         waiting.add(request.url.path)
-        await happens(
+        await eventually_async(
             lambda: len(waiting) == 3, "all three are asked for"
         )  # never true one after the other
         return Response(request.url.path.encode())
@@ -223,7 +223,7 @@ async def test_a_turn_that_is_cancelled_does_not_stop_a_fetch_for_the_others(
     serve(desk.service, held)
     desk.has(desk.feed())
     leaving, staying = asyncio.ensure_future(desk.text()), asyncio.ensure_future(desk.text())
-    await happens(lambda: desk.service.received, "the service is asked")
+    await eventually_async(lambda: desk.service.received, "the service is asked")
     leaving.cancel()
     await asyncio.wait([leaving])
     go.set()
@@ -406,7 +406,7 @@ async def test_stopping_does_not_wait_for_a_feed(desk: Gathering) -> None:
     serve(desk.service, never)
     desk.has(desk.feed())
     waiting = asyncio.ensure_future(desk.text())
-    await happens(lambda: desk.service.received, "the service is asked")
+    await eventually_async(lambda: desk.service.received, "the service is asked")
     async with asyncio.timeout(DEADLINE):
         await desk.close()
         assert "unavailable at the moment" in await waiting

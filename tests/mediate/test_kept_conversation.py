@@ -18,7 +18,7 @@ from claw_state.sqlite.journal import SqliteJournal
 from tests.mediate.desk import tool
 from tests.mediate.kept import KeptDesk, begun, failed_behind_a_trade, kinds
 from tests.mediate.test_turn_retries import dies
-from tests.waiting import happens
+from tests.waiting import eventually_async
 from tests.wires.responses import function_call, response
 
 COMPUTER = {
@@ -284,7 +284,9 @@ async def test_a_turn_waits_for_the_one_before_it_in_another_process(
 
     monkeypatch.setattr(SqliteJournal, "is_alive", look)
     second = asyncio.ensure_future(kept.says("Sure?"))
-    await happens(lambda: looked or len(kept.model.sent) > 1, "the second turn waits, or does not")
+    await eventually_async(
+        lambda: looked or len(kept.model.sent) > 1, "the second turn waits, or does not"
+    )
     kept.services.gates["desk.trade"].set()
     await asyncio.gather(first, second)
     turn = ["user: Buy", "call desk__trade", "output 7", "assistant: Bought."]
@@ -313,7 +315,7 @@ async def test_equal_requests_that_wait_for_a_turn_elsewhere_all_get_its_answer(
         return body
 
     first = asyncio.ensure_future(asked())
-    await happens(lambda: "desk.trade" in kept.services.calls, "a call of the trade")
+    await eventually_async(lambda: "desk.trade" in kept.services.calls, "a call of the trade")
     kept.open()  # another proxy on the same state
     others = [asyncio.ensure_future(asked()) for _ in range(3)]
     await asyncio.sleep(0)

@@ -16,7 +16,7 @@ from claw_mediate.core.http import Forward
 from tests.mediate.desk import DEFAULT_TOOLS, TERMINAL_TOOL, tool
 from tests.mediate.kept import KeptDesk, begun, failed_behind_a_trade, kinds
 from tests.mediate.test_turn_retries import dies
-from tests.waiting import happens
+from tests.waiting import eventually_async
 
 
 @pytest.mark.requirement("responses:owed")
@@ -156,7 +156,7 @@ async def test_a_turn_whose_runner_left_owes_what_came_of_its_write(kept: KeptDe
     task.cancel()
     kept.services.gates["desk.trade"].set()
     await asyncio.wait([task])
-    await happens(lambda: kept.mediator.turns_under_way == 0, "the turn's end")
+    await eventually_async(lambda: kept.mediator.turns_under_way == 0, "the turn's end")
     kept.model_says("Bought.")
     await kept.says("And?")
     assert kept.sent() == ["output 7", "output canceled", "user: And?"]
@@ -185,7 +185,7 @@ async def test_a_resumed_turn_that_is_cut_again_owes_what_came_of_it(kept: KeptD
         task.cancel()
         kept.services.gates[called].set()
         await asyncio.wait([task])
-        await happens(lambda: kept.mediator.turns_under_way == 0, "the turn's end")
+        await eventually_async(lambda: kept.mediator.turns_under_way == 0, "the turn's end")
     kept.model_says("Bought.")
     await kept.says("And?")
     assert kept.sent() == ["output 7", "output {}", "user: And?"]

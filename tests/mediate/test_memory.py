@@ -22,7 +22,7 @@ from claw_mediate.prompt import memory as module
 from tests.mediate.gathered import Gathering
 from tests.peers import Answer as Said
 from tests.peers import Service
-from tests.waiting import DEADLINE, happens
+from tests.waiting import DEADLINE, eventually_async
 
 
 @pytest.fixture
@@ -221,7 +221,7 @@ async def test_no_credential_goes_to_a_recall_or_comes_back_from_it(desk: Gather
 
 async def arrived(desk: Gathering, path: str = "/retain") -> Any:
     """Wait for the service's answer, and return the request that it got."""
-    await happens(lambda: desk.said("memory_op"), "the service has answered")
+    await eventually_async(lambda: desk.said("memory_op"), "the service has answered")
     return next(one for one in desk.service.received if one.path == path)
 
 

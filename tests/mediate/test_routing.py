@@ -26,7 +26,7 @@ from tests.events import known
 from tests.mediate.conftest import WIRES
 from tests.mediate.desk import tool
 from tests.peers import Provider
-from tests.waiting import happens
+from tests.waiting import eventually_async
 from tests.wires import Wire
 
 TOKEN = "analyst:secret-of-the-analyst"
@@ -216,7 +216,7 @@ async def test_one_agents_forwarded_request_disables_no_key(pod: Pod, status: in
         b'{"error": {"message": "Missing scopes: api.responses.write", "code": null}}',
     ):
         pod.ends(await pod.forwards(pod.request("big")), status, body)
-    await happens(lambda: pod.provider.questions or status == 402, "the proxy asks")
+    await eventually_async(lambda: pod.provider.questions or status == 402, "the proxy asks")
     assert isinstance(await pod.sends(pod.request("big")), Forward)
     assert [event for event in pod.events if event["type"] == "provider_pool"] == []
 
@@ -227,7 +227,7 @@ async def test_a_forwarded_refusal_makes_the_proxy_ask(pod: Pod) -> None:
     pod.provider.verdict = JSONResponse({"error": {"message": "revoked"}}, 401)
     for _ in range(10):
         pod.ends(await pod.forwards(pod.request("big")), 401, b"")
-    await happens(
+    await eventually_async(
         lambda: [event for event in pod.events if event["type"] == "provider_pool"],
         "the key is dead",
     )
@@ -280,7 +280,7 @@ async def test_a_forwarded_trial_that_never_ends_well_makes_the_proxy_ask(pod: P
     trial = await pod.forwards(pod.request("big"))
     assert (await pod.answers(pod.request("big")))[0] == 502, "one at a time"
     pod.mediator.passthrough.record_end(trial.handle, 499, ReceivedAnswer(0, {}), b"", whole=False)  # type: ignore[arg-type]
-    await happens(
+    await eventually_async(
         lambda: len([e for e in pod.events if e["type"] == "provider_pool"]) == 2,
         "the key is ready",
     )
@@ -311,7 +311,7 @@ async def test_a_request_that_is_refused_after_it_got_the_dead_key_wastes_no_tri
     pod.agent([])  # Under a policy such a request is refused before a key is looked for
     twice = pod.request(f"{pod.name}/big").replace(b"{", b'{"m\\u006fdel": "gpt-huge", ', 1)
     assert (await pod.answers(twice))[0] == 400
-    await happens(
+    await eventually_async(
         lambda: len([e for e in pod.events if e["type"] == "provider_pool"]) == 2,
         "the key is ready",
     )

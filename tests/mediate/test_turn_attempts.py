@@ -10,7 +10,7 @@ import pytest
 
 from tests.mediate.desk import Desk, with_tools
 from tests.mediate.test_turn_retries import answer, failed_after_a_trade
-from tests.waiting import happens
+from tests.waiting import eventually_async
 
 pytestmark = pytest.mark.both_forms
 
@@ -154,7 +154,7 @@ async def test_equal_requests_of_two_sessions_at_one_moment_do_not_join(desk: De
         desk.headers = {"x-claude-code-session-id": name}
         desk.model_says(("desk.trade", {}))
         runners.append(asyncio.ensure_future(answer(desk)))
-        await happens(lambda: desk.services.running == len(runners), "each trades")
+        await eventually_async(lambda: desk.services.running == len(runners), "each trades")
     desk.model_says("Bought.")
     desk.model_says("Bought.")
     gate.set()

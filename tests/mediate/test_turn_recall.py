@@ -12,7 +12,7 @@ from inline_snapshot import snapshot
 from tests.mediate.desk import Desk, tool, with_tools
 from tests.mediate.test_turn_conversations import said, told
 from tests.mediate.test_turn_retries import answer, failed_after_a_trade, until_called
-from tests.waiting import happens
+from tests.waiting import eventually_async
 
 
 @pytest.mark.requirement("continuity:empty-answers")
@@ -102,7 +102,7 @@ async def test_what_a_turn_did_whose_runner_left_is_known_when_it_goes_on_behind
     runner.cancel()
     await asyncio.wait([runner])
     gate.set()
-    await happens(lambda: bool(desk.told("error")), "the turn has ended")
+    await eventually_async(lambda: bool(desk.told("error")), "the turn has ended")
     assert desk.logged_error() == "runner_left"
     assert (await told(desk, "What have you done?"))[:1] == ["desk__trade"]
 

@@ -18,7 +18,7 @@ from claw_contract.log import JoinEvent, ResumeEvent
 from claw_mediate.core.http import RunnerResponse
 from claw_mediate.mitm.flow_state import ChunkSource
 from tests.mediate.desk import Desk, tool, with_tools
-from tests.waiting import happens
+from tests.waiting import eventually_async
 
 pytestmark = pytest.mark.both_forms
 
@@ -42,7 +42,7 @@ async def answer(desk: Desk) -> bytes:
 
 
 async def until_called(desk: Desk, *tools: str) -> None:
-    await happens(lambda: set(tools) <= set(desk.services.calls), f"calls of {tools}")
+    await eventually_async(lambda: set(tools) <= set(desk.services.calls), f"calls of {tools}")
 
 
 @pytest.mark.requirement("log:resume")
@@ -190,7 +190,7 @@ async def test_a_runner_that_comes_again_while_its_turn_runs_gets_the_same_answe
     runners = [asyncio.ensure_future(answer(desk))]
     await until_called(desk, "desk.trade")
     runners += [asyncio.ensure_future(answer(desk)) for _ in range(2)]
-    await happens(lambda: len(desk.told("join")) == 2, "both have joined")
+    await eventually_async(lambda: len(desk.told("join")) == 2, "both have joined")
     gate.set()
     bodies = await asyncio.gather(*runners)
     whole = [desk.wire.assembled(body) if desk.stream else body for body in bodies]
@@ -217,7 +217,7 @@ async def test_the_first_runner_may_leave_and_the_second_is_answered_all_the_sam
     first = asyncio.ensure_future(answer(desk))
     await until_called(desk, "desk.quote")
     second = asyncio.ensure_future(answer(desk))
-    await happens(lambda: bool(desk.told("join")), "the second has joined")
+    await eventually_async(lambda: bool(desk.told("join")), "the second has joined")
     first.cancel()
     await asyncio.wait([first])
     gate.set()
@@ -256,7 +256,7 @@ async def test_the_last_runner_that_leaves_a_stream_before_its_first_chunk_takes
         if left == 1:
             await asyncio.to_thread(int)  # let the event loop run
             assert not history.exists(), "the other one listens"
-    await happens(history.exists, "the turn is over")
+    await eventually_async(history.exists, "the turn is over")
     assert [line["status_code"] for line in desk.history()] == [499]
     assert len(desk.model.bodies) == 1
 

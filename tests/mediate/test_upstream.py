@@ -19,7 +19,7 @@ from claw_mediate.core.observer import RequestInfo
 from claw_mediate.providers.failover import ProviderResponse
 from tests.mediate.crossroads import WORDLESS, Crossroads, error, no_money, silence
 from tests.peers import bad_key
-from tests.waiting import happens
+from tests.waiting import eventually_async
 
 
 @pytest.fixture(params=["openai", "anthropic"])
@@ -258,7 +258,7 @@ async def test_a_flood_of_refusals_makes_the_proxy_ask_once_and_a_sound_key_stay
     peer = roads.peers["one"]
     peer.says(*[error(status) for _ in range(30)], roads.reply("for the victim"))
     assert {await roads.ask() for _ in range(30)} == {f"{status} no"}
-    await happens(lambda: peer.questions, "the proxy asks")
+    await eventually_async(lambda: peer.questions, "the proxy asks")
     (question,) = peer.questions
     assert (question.method, question.path, question.body) == ("GET", "/one/v1/models", b"")
     assert "sk-one-0" in str(question.headers)
@@ -276,7 +276,7 @@ async def test_a_key_that_is_refused_when_the_provider_is_asked_is_dead(
     pool.peers["one"].says(error(401, "no"), pool.reply("with the second"))
     pool.peers["one"].verdict = error(status)
     assert await pool.ask() == "401 no"
-    await happens(lambda: pool.auth.said("provider_pool"), "the key is dead")
+    await eventually_async(lambda: pool.auth.said("provider_pool"), "the key is dead")
     assert await pool.ask() == "with the second"
     (event,) = pool.auth.said("provider_pool")
     assert (event["key_id"], event["action"], event["reason"]) == (
@@ -305,7 +305,7 @@ async def test_any_other_answer_to_the_question_leaves_the_key_as_it_is(
     pool.peers["one"].says(error(401, "no"), pool.reply("again"))
     pool.peers["one"].verdict = verdict
     assert await pool.ask() == "401 no"
-    await happens(pool.questions, "the proxy asks")
+    await eventually_async(pool.questions, "the proxy asks")
     assert await pool.ask() == "again"
     await pool.upstream.close()
     assert pool.auth.said("provider_pool") == []
@@ -333,7 +333,7 @@ async def test_what_a_stored_object_is_refused_makes_the_proxy_ask_and_throttles
     )
     assert isinstance(got, ProviderResponse)
     assert got.status == status
-    await happens(lambda: peer.questions or status == 429, "the proxy asks")
+    await eventually_async(lambda: peer.questions or status == 429, "the proxy asks")
     assert await pool.ask() == "for the victim"
     assert pool.auth.said("provider_pool") == []
 
@@ -351,7 +351,7 @@ async def test_a_dead_key_is_tried_again_by_one_of_many_requests(lone: Crossroad
 
     lone.peers["one"].says(hesitate, lone.reply("again"))
     trial = asyncio.create_task(lone.ask())
-    await happens(lambda: len(lone.peers["one"].received) == 2, "the trial is under way")
+    await eventually_async(lambda: len(lone.peers["one"].received) == 2, "the trial is under way")
     assert [await lone.ask() for _ in range(5)] == ["502 no_provider_key"] * 5
     answered.set()
     assert [await trial, await lone.ask()] == ["alive", "again"]
@@ -368,9 +368,9 @@ async def test_a_runner_that_leaves_during_the_trial_costs_the_others_nothing(
     lone.auth.clock += 300
     lone.peers["one"].says(silence, lone.reply("for the victim"))
     trial = asyncio.create_task(lone.ask())
-    await happens(lambda: len(lone.peers["one"].received) == 2, "the trial is under way")
+    await eventually_async(lambda: len(lone.peers["one"].received) == 2, "the trial is under way")
     trial.cancel()
-    await happens(
+    await eventually_async(
         lambda: len(lone.auth.said("provider_pool")) == 2,
         "the proxy has asked, and the key is ready",
     )
@@ -390,14 +390,14 @@ async def test_a_dead_key_beside_a_ready_one_is_asked_about_and_costs_no_agent_a
     assert await pool.ask() == "with the second"
     pool.auth.clock += 300
     assert await pool.ask() == "with the second"
-    await happens(lambda: peer.questions, "the proxy asks")
+    await eventually_async(lambda: peer.questions, "the proxy asks")
     assert await pool.ask() == "with the second"
 
     peer.verdict = JSONResponse({"data": []})
     pool.upstream._questions._asked.clear()  # some minutes later
     pool.auth.clock += 301
     assert await pool.ask() == "with the second"
-    await happens(
+    await eventually_async(
         lambda: pool.auth.said("provider_pool")[-1]["action"] == "ready", "the key is ready again"
     )
     assert await pool.ask() == "with the first"

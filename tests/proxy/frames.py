@@ -86,7 +86,7 @@ class Frames:
             self.flush()
         return self.peer.recv(65536)
 
-    def until(self, found: Callable[[], Any]) -> None:
+    def read_until(self, found: Callable[[], Any]) -> None:
         """Read until the condition holds.
 
         Raises ``ConnectionError`` when the other side closes, or tells us to.
@@ -139,7 +139,7 @@ class FrameRunner(Frames):
     ) -> None:
         super().__init__(peer or tunnel(pod, host, "h2"), client=True)
         self.host = host
-        self.until(
+        self.read_until(
             lambda: self.h2.outbound_flow_control_window > 1 << 30
         )  # the proxy gives this window at once
         self._next = 1
@@ -179,7 +179,7 @@ class FrameRunner(Frames):
 
     def ask(self, method: str, path: str, headers: Fields, body: Iterable[bytes] = ()) -> Stream:
         stream = self.send(method, path, headers, body)
-        self.until(lambda: stream.ended or stream.reset)
+        self.read_until(lambda: stream.ended or stream.reset)
         return stream
 
 
@@ -236,7 +236,7 @@ class FrameProvider:
             self.connections.append(frames)
             answered: set[int] = set()
             while True:
-                frames.until(
+                frames.read_until(
                     lambda: [
                         own
                         for own in frames.streams

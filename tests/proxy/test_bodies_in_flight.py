@@ -4,7 +4,6 @@ sent in one step of the loop.
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 import socket
@@ -19,7 +18,7 @@ from starlette.responses import Response
 from claw_mediate.http.large_bodies import MAX_INLINE_BYTES, compute
 from tests.peers import text
 from tests.proxy.pod import Pod, headers
-from tests.waiting import eventually
+from tests.waiting import eventually, eventually_async
 
 _AGENT, _ALL = 100_000, 150_000
 CHAT = "/v1/chat/completions"
@@ -122,8 +121,7 @@ def test_a_body_counts_as_it_comes_and_as_it_is_unpacked(bounded: Pod) -> None:
     may_answer = threading.Event()
 
     async def answer_late(_: Request) -> Response:
-        while not may_answer.is_set():  # noqa: ASYNC110 - the test's thread sets it
-            await asyncio.sleep(0.01)
+        await eventually_async(may_answer.is_set, "the test lets it answer")
         return text("Late.")
 
     bounded.provider.says(answer_late)

@@ -4,7 +4,6 @@ and who waits too long is closed.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import select
 import socket
@@ -23,7 +22,7 @@ from starlette.responses import Response
 from tests.peers import text
 from tests.proxy.frames import FrameRunner, tunnel
 from tests.proxy.pod import Pod
-from tests.waiting import eventually
+from tests.waiting import eventually, eventually_async
 
 _FEW = 128
 """The descriptors of a proxy that is asked for more connections than it can have."""
@@ -176,8 +175,8 @@ def test_two_agents_whose_requests_never_end_leave_a_third_its_share(
 
     async def hold(request: Request) -> Response:
         is_held = b"hold" in await request.body()
-        while is_held and not may_answer.is_set():  # noqa: ASYNC110 - the test's thread sets it
-            await asyncio.sleep(0.05)
+        if is_held:
+            await eventually_async(may_answer.is_set, "the test lets it answer")
         return text("Here.")
 
     pod.provider.says(*[hold] * (4 * _FEW))
@@ -294,8 +293,7 @@ def test_an_idle_connection_is_closed_and_one_that_waits_for_an_answer_is_not(
     may_answer = threading.Event()
 
     async def answer_late(_: Request) -> Response:
-        while not may_answer.is_set():  # noqa: ASYNC110 - the test's thread sets it
-            await asyncio.sleep(0.01)
+        await eventually_async(may_answer.is_set, "the test lets it answer")
         return text("Late.")
 
     short.provider.says(answer_late)

@@ -172,7 +172,7 @@ def test_an_answer_that_http_2_holds_back_for_want_of_a_window_is_not_delivered(
     with FrameRunner(desk) as runner:
         runner.deaf = True
         first = runner.send("POST", openai.PATH, fields, [asked(openai, stream=stream)])
-        runner.until(lambda: len(first.body) > 60_000)
+        runner.read_until(lambda: len(first.body) > 60_000)
         eventually(lambda: states(desk) != ["running"], "its turn is over")
         for _ in range(20):  # Time in which the whole stream goes to the layers of its connection
             httpx2.get(f"{desk.url}/health")
@@ -194,7 +194,7 @@ def test_an_answer_that_http_2_held_back_is_delivered_when_its_end_was_sent(desk
     with FrameRunner(desk) as runner:
         runner.deaf = True
         first = runner.send("POST", openai.PATH, fields, [asked(openai)])
-        runner.until(lambda: len(first.body) > 60_000)
+        runner.read_until(lambda: len(first.body) > 60_000)
         assert states(desk) == ["answered"]
         runner.h2.reset_stream(1)
         runner.deaf = False

@@ -22,7 +22,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from tests.peers import calls, text
 from tests.proxy.pod import Pod, authority, headers
-from tests.waiting import eventually, happens
+from tests.waiting import eventually, eventually_async
 from tests.wires.anthropic import message
 
 TWO_DOLLARS = {"prompt_tokens": 500_000, "completion_tokens": 500_000, "total_tokens": 1_000_000}
@@ -354,19 +354,19 @@ async def test_of_many_streams_of_a_runner_that_leaves_none_stays_reserved(runni
             )
             for number in range(12)
         ]
-        await happens(
+        await eventually_async(
             lambda: len(asked) == 5 and len(reservations(running)) == 12, "all are under way"
         )
         for stream in streams:
             stream.cancel()
         await asyncio.gather(*streams, return_exceptions=True)
 
-    await happens(lambda: not reservations(running), "nothing stays reserved")
+    await eventually_async(lambda: not reservations(running), "nothing stays reserved")
 
     def count(*kinds: str) -> int:
         return len([line for line in running.log() if line["type"] in kinds])
 
-    await happens(lambda: count("response", "error") == 13, "each has its end in the log")
+    await eventually_async(lambda: count("response", "error") == 13, "each has its end in the log")
     assert count("request") == 13
 
 

@@ -193,11 +193,11 @@ def test_a_runner_of_http_2_that_gives_no_window_slows_its_provider_down(wired: 
     with FrameRunner(wired.pod) as runner:
         runner.deaf = True
         stream = runner.send("GET", "/v1/models/f", [("x-api-key", wired.pod.token("plain"))])
-        runner.until(lambda: stream.body)
+        runner.read_until(lambda: stream.body)
         assert not over.wait(1.5)
         assert wired.pod.memory() - before < SLACK
         runner.deaf = False
-        runner.until(lambda: stream.ended)
+        runner.read_until(lambda: stream.ended)
     assert hashlib.sha256(stream.body).hexdigest() == digest(64)
 
 

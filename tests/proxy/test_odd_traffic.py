@@ -165,7 +165,7 @@ def test_trailers_over_http_2_are_dropped(wired: Wired) -> None:
         )
         runner.h2.send_headers(1, [("x-sum", "1")], end_stream=True)
         runner.flush()
-        runner.until(lambda: stream.ended)
+        runner.read_until(lambda: stream.ended)
     assert stream.body == b"ok"
     assert wired.wire.seen[0].body == b"abc"
 

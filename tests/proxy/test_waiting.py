@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 
 from tests.peers import calls, text
 from tests.proxy.pod import Pod
-from tests.waiting import eventually
+from tests.waiting import eventually, eventually_async
 
 HI: Any = [{"role": "user", "content": "Go"}]
 
@@ -33,8 +33,7 @@ class Held:
 
     async def __call__(self, _request: Request) -> Response:
         self.asked.set()
-        while not await asyncio.to_thread(self.go.wait, 0.05):
-            pass
+        await eventually_async(self.go.is_set, "the test lets it answer")
         self.finished.set()
         return self.answer
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from tests.peers import Service
 from tests.proxy.pod import Pod
 from tests.sdks.cases import NATIVE, Model
 from tests.sdks.hearing import ANTHROPIC, Job
+from tests.waiting import eventually_async
 
 
 @dataclass
@@ -33,8 +33,7 @@ class Gate:
 
     async def __call__(self, _request: Request) -> Response:
         self.waiting += 1
-        while not await asyncio.to_thread(self.open.wait, 0.05):
-            pass
+        await eventually_async(self.open.is_set, "the test opens the gate")
         return JSONResponse({"waited": True})
 
 

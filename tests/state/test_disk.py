@@ -8,7 +8,6 @@ import asyncio
 import os
 import sqlite3
 import threading
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from claw_state.sqlite.connection import Database
 from claw_state.sqlite.journal import SqliteJournal
 from claw_state.url import StoreError
 from tests.state.test_journal import INTENT
-from tests.waiting import eventually
+from tests.waiting import eventually_async
 
 pytestmark = pytest.mark.requirement("journal:flush")
 
@@ -96,10 +95,6 @@ async def test_a_file_of_an_earlier_version_keeps_its_table_of_steps(tmp_path: P
     await journal.close()
 
 
-async def until(fact: Callable[[], bool]) -> None:
-    await asyncio.to_thread(eventually, fact, "it is so")
-
-
 @pytest.mark.parametrize(
     "factory", [None, asyncio.eager_task_factory], ids=["lazy tasks", "eager tasks as in mitmproxy"]
 )
@@ -109,7 +104,7 @@ async def test_intents_that_wait_at_one_moment_share_a_flush_and_the_loop_goes_o
     asyncio.get_running_loop().set_task_factory(factory)
     journal = await running(tmp_path, 7)
     first = asyncio.ensure_future(journal.record_intent("intent-of-turn-0", 1, 0, INTENT))
-    await until(lambda: len(slow.found) == 1)
+    await eventually_async(lambda: len(slow.found) == 1, "the flush has begun")
     others = [
         asyncio.ensure_future(journal.record_intent(f"intent-of-turn-{number}", 1, 0, INTENT))
         for number in range(1, 7)
@@ -148,7 +143,7 @@ async def test_a_flush_that_nobody_waits_for_any_more_ends_before_the_file_is_cl
 ) -> None:
     journal = await running(tmp_path, 1)
     gone = asyncio.ensure_future(journal.record_intent("intent-of-turn-0", 1, 0, INTENT))
-    await until(lambda: len(slow.found) == 1)
+    await eventually_async(lambda: len(slow.found) == 1, "the flush has begun")
     gone.cancel()
     with pytest.raises(asyncio.CancelledError):
         await gone

@@ -149,7 +149,7 @@ async def test_what_a_flood_took_of_the_disk_is_given_back_while_turns_go_on_and
             await store.save("analyst", Anchor(f"text:{number}", ()), "", b"y" * 50_000)
     assert log.stat().st_size > MAX_LOG_BYTES
 
-    async def until(fact: Callable[[], bool]) -> None:
+    async def run_turns_until(fact: Callable[[], bool]) -> None:
         for number in range(20_000):  # the log is copied into the file beside these turns
             if fact():
                 return
@@ -161,11 +161,11 @@ async def test_what_a_flood_took_of_the_disk_is_given_back_while_turns_go_on_and
             )
         pytest.fail(f"{file.stat().st_size}, and {log.stat().st_size} in the log")
 
-    await until(lambda: log.stat().st_size <= MAX_LOG_BYTES)
+    await run_turns_until(lambda: log.stat().st_size <= MAX_LOG_BYTES)
     grown = file.stat().st_size
     assert grown > 40_000_000
     clock.now += RESUME_SECONDS
-    await until(lambda: file.stat().st_size < grown / 2)
+    await run_turns_until(lambda: file.stat().st_size < grown / 2)
     await journal.close()
     await store.close()
 

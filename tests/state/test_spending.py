@@ -24,7 +24,7 @@ from claw_state.valkey.spending import ValkeySpending
 from tests.state.conftest import Clock, reopened
 from tests.state.relay import Relay
 from tests.state.server import SharedState
-from tests.waiting import happens
+from tests.waiting import eventually_async
 
 pytestmark = pytest.mark.requirement("budget:shared")
 type Spendings = Callable[[], Spending]
@@ -289,13 +289,15 @@ async def test_a_runner_that_leaves_while_a_slow_server_counts_leaves_no_reserva
     spending.add_cost(
         "a", limit, Charge(0.5, reservation=Reservation("turn_0", "a", 0.0, 0.0)), unexpected
     )
-    await happens(lambda: shared.asks("HLEN", "claw:a:a:held") == b":0\r\n", "the first is settled")
+    await eventually_async(
+        lambda: shared.asks("HLEN", "claw:a:a:held") == b":0\r\n", "the first is settled"
+    )
 
     relay.holds()
     counting = asyncio.ensure_future(
         spending.count_request("a", limit, Reservation("turn_1", "a", 0.4, 0.4))
     )
-    await happens(
+    await eventually_async(
         lambda: shared.asks("HLEN", "claw:a:a:held") == b":1\r\n", "the second is reserved"
     )
     counting.cancel()

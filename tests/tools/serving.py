@@ -19,7 +19,7 @@ from claw_contract.toolhost_file import McpServerSection
 from claw_tools.errors import ToolError
 from claw_tools.servers.links import ChildLink
 from claw_tools.servers.server import McpServer
-from tests.waiting import happens
+from tests.waiting import eventually_async
 
 CHILD = Path(__file__).parents[1] / "mcp" / "child.py"
 
@@ -105,7 +105,7 @@ class Behind:
         return int(pid)
 
     async def is_ready(self, times: int = 1) -> None:
-        await happens(
+        await eventually_async(
             lambda: len(self.of("ready")) >= times and self.server.state == "ready",
             "the server is ready",
         )

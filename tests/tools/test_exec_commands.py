@@ -28,7 +28,7 @@ from tests.tools.exec_hosts import (
     processes_with,
     running_host,
 )
-from tests.waiting import eventually, happens
+from tests.waiting import eventually, eventually_async
 
 MAX_RESULT = LimitsSection().result_bytes
 
@@ -168,7 +168,7 @@ async def test_a_call_that_is_cancelled_at_any_step_leaves_no_descriptor(tmp_pat
                 await asyncio.sleep(0)
             call.cancel()
             await asyncio.wait([call])
-        await happens(lambda: count() == before, "all descriptors are closed")
+        await eventually_async(lambda: count() == before, "all descriptors are closed")
 
 
 @pytest.mark.requirement("tools:exec:busy")

@@ -20,7 +20,7 @@ from claw_tools.audit import CallLog, CallRecord
 from claw_tools.errors import ErrorCode, ToolError
 from claw_tools.registry import ToolRegistry
 from tests.tools.scene import MadeProvider, MadeTool, Scene, principal
-from tests.waiting import happens
+from tests.waiting import eventually_async
 
 MEGABYTE = 1 << 20
 TWO_AT_ONCE = CallLimitsSection(concurrent=2)
@@ -208,14 +208,14 @@ async def test_one_call_too_many_at_once_is_busy_and_a_cancelled_one_gives_its_p
     for registry in scene.registries.values():
         registry.register(MadeTool("t", wait))
     tasks = [asyncio.create_task(scene.outcome("t")) for _ in range(2)]
-    await happens(lambda: running == 2, "two calls run")
+    await eventually_async(lambda: running == 2, "two calls run")
     assert await scene.outcome("t") == "busy"
     other = asyncio.create_task(scene.outcome("t", who="b"))
-    await happens(lambda: running == 3, "another principal's call runs")
+    await eventually_async(lambda: running == 3, "another principal's call runs")
     tasks[0].cancel()
     await asyncio.wait([tasks[0]])
     tasks[0] = asyncio.create_task(scene.outcome("t"))
-    await happens(lambda: running == 4, "the place is free")
+    await eventually_async(lambda: running == 4, "the place is free")
     go.set()
     assert await asyncio.gather(*tasks, other) == ["ok"] * 3
     assert sorted(line["outcome"] for line in scene.lines) == [
@@ -268,7 +268,7 @@ async def test_each_call_is_one_line_whatever_becomes_of_it() -> None:
     ):
         await scene.outcome(name, arguments)
     task = asyncio.create_task(scene.call("slow"))
-    await happens(lambda: going.calls, "the call runs")
+    await eventually_async(lambda: going.calls, "the call runs")
     task.cancel()
     await asyncio.wait([task])
     assert [(line["tool"][:10], line["outcome"]) for line in scene.lines] == [

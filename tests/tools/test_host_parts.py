@@ -33,7 +33,7 @@ from claw_tools.settings import HostSettings, Principal
 from claw_tools.tool import Tool
 from tests.tools.hosting import CONFIG, run
 from tests.tools.scene import MadeProvider, MadeTool, principal
-from tests.waiting import DEADLINE, happens
+from tests.waiting import DEADLINE, eventually_async
 
 
 def settings(*principals: Principal, **more: Any) -> HostSettings:
@@ -125,7 +125,7 @@ async def test_clients_are_told_when_the_tools_of_a_provider_are_there() -> None
     host = Host(settings(), lambda *_: None, [MadeProvider("x", "one"), broken], groups=[])
     host.on_change = count
     running = asyncio.create_task(host.run())
-    await happens(lambda: told == 2, "both providers are listed")
+    await eventually_async(lambda: told == 2, "both providers are listed")
     assert [tool.name for tool in host.registries[0].tools()] == ["x__one"]
     assert await host.wait_for_lists(0.01) == ["broken"]
     running.cancel()
@@ -293,11 +293,11 @@ async def test_the_tools_of_a_server_are_there_once_it_answers_and_internal_ones
     assert host.health()["servers"] == {"open": "starting", "closed": "starting"}
     running = asyncio.create_task(host.run())
     (registry,) = host.registries
-    await happens(
+    await eventually_async(
         lambda: "open__echo" in {tool.name for tool in registry.tools()},
         "the open server's tools are there",
     )
-    await happens(
+    await eventually_async(
         lambda: "closed__echo" in {tool.name for tool in registry.tools(["*"])},
         "and the closed one's for who asks",
     )

@@ -21,7 +21,7 @@ from claw_tools.tool import Tool
 from tests.raw import Act, answers, bytes_only, hangs_after, resets_after
 from tests.state.server import SharedState, shared_state
 from tests.tools.web import LOCAL, call, connections, fails, serving
-from tests.waiting import happens, nobody_listens
+from tests.waiting import eventually_async, nobody_listens
 
 TOKEN, PASSWORD = "token-of-the-bus", "password-of-valkey"
 ARGS = {"channel": "team", "chat_id": "12345", "content": "Done: \u20ac 5\n\U0001f980"}
@@ -182,7 +182,7 @@ async def test_a_stream_keeps_a_bounded_number(
     for _ in range(30):
         await call(tool, **ARGS)
     assert 20 <= int(valkey.asks("XLEN", "claw:messages")[1:]) < 46
-    await happens(
+    await eventually_async(
         lambda: b"connected_clients:1\r\n" in valkey.asks("INFO", "clients"),
         "every connection has ended",
     )

@@ -17,7 +17,7 @@ from claw_contract.strict_json import read_strict_object
 from claw_tools.errors import ErrorCode
 from claw_tools.servers.server import pause_after
 from tests.tools.serving import CHILD, behind, child, command
-from tests.waiting import happens
+from tests.waiting import eventually_async
 
 SECRET = "planted-credential-of-the-host"
 
@@ -70,7 +70,7 @@ async def test_a_server_that_crashes_in_a_loop_disturbs_no_other() -> None:
             )
             assert "may have taken effect" in lost.message
             assert '"hello"' in text_of(heard)
-            await happens(
+            await eventually_async(
                 lambda: len(crashing.of("started")) == len(crashing.of("restarts")) + 1,
                 "it is started again",
             )
@@ -88,7 +88,7 @@ def test_a_list_that_fails_for_hours_is_asked_for_again_every_half_minute() -> N
 @pytest.mark.parametrize("program", ["/nothing/here", "false", "a\0b"])
 async def test_a_command_that_never_runs_has_no_tools_and_is_tried_again(program: str) -> None:
     async with behind(command("broken", program), ready=False) as server:
-        await happens(lambda: len(server.of("restarts")) >= 2, "it is tried again")
+        await eventually_async(lambda: len(server.of("restarts")) >= 2, "it is tried again")
         assert (server.server.state, await server.names(), server.changes) == ("down", set(), [])
 
 
@@ -96,7 +96,7 @@ async def test_a_command_that_never_runs_has_no_tools_and_is_tried_again(program
 async def test_a_command_that_is_there_later_has_its_tools_then(tmp_path: Path) -> None:
     program = tmp_path / "server"
     async with behind(command("later", str(program)), ready=False) as server:
-        await happens(lambda: server.of("restarts"), "it is tried again")
+        await eventually_async(lambda: server.of("restarts"), "it is tried again")
         error = await server.fails("echo")
         assert (error.code, "was not sent" in error.message) == (ErrorCode.EXECUTION_FAILED, True)
         (tmp_path / "new").write_text(f"#!/bin/sh\nexec python3 -S {CHILD}\n")
@@ -111,7 +111,7 @@ async def test_a_list_that_has_changed_is_read_anew() -> None:
     async with behind(child()) as server:
         await server.call("change", kind="tools")
         await server.call("grow", name="grown")
-        await happens(lambda: len(server.changes) == 2, "the change is told")
+        await eventually_async(lambda: len(server.changes) == 2, "the change is told")
         assert "grown" in await server.names()
         assert [report["tools"] for report in server.of("changed")][1] - server.of("changed")[0][
             "tools"
@@ -165,7 +165,7 @@ async def test_a_child_gets_a_minimal_environment_and_what_is_declared(
 async def test_stderr_is_in_the_log_bounded_and_without_secrets() -> None:
     async with behind(child(env={"TOKEN": Secret(SECRET)})) as server:
         await server.call("flood", lines=5_000, text=f"using {SECRET}")
-        await happens(lambda: server.of("lines_dropped"), "what was dropped is told")
+        await eventually_async(lambda: server.of("lines_dropped"), "what was dropped is told")
         assert sum(len(server.of(state)) for state in ("stderr",)) < 1_000
         assert server.of("stderr")[0]["line"] == "using •••••• 0"
         await server.call("flood", lines=1, text="x" * 100_000)
@@ -268,7 +268,7 @@ async def test_nothing_of_a_server_outlives_the_host(mode: str) -> None:
         result = await server.raw("fork")
         pids = [result["pid"], *result["children"]]
         assert all(is_alive(pid) for pid in pids)
-    await happens(lambda: not any(is_alive(pid) for pid in pids), "nothing is left")
+    await eventually_async(lambda: not any(is_alive(pid) for pid in pids), "nothing is left")
 
 
 @pytest.mark.requirement("servers:no-orphan")
@@ -277,4 +277,4 @@ async def test_a_server_that_killed_its_reaper_ends_with_the_host_too() -> None:
         pid = server.child_pid
         os.kill(server.pid, signal.SIGKILL)
         await server.call("echo")
-    await happens(lambda: not is_alive(pid), "nothing is left")
+    await eventually_async(lambda: not is_alive(pid), "nothing is left")

@@ -24,7 +24,7 @@ from claw_tools.shell import McpServerShell
 from tests.mcp_peers.peers import npm_program
 from tests.mcp_peers.sdk import SDKS, Mode, Sdk, program, sdk_server
 from tests.tools.serving import address, behind, child, command
-from tests.waiting import happens
+from tests.waiting import eventually_async
 
 
 @pytest.mark.requirement("servers:stdio", "servers:results")
@@ -83,9 +83,11 @@ async def test_servers_of_the_official_sdk_are_called_and_told_of_the_end_of_a_c
             assert "nord" in str(bytes(await server.call("routed", region="nord")))
             if mode != "stateless":  # a server without sessions does not know which call ends
                 slow = asyncio.create_task(server.call("slow", seconds=60))
-                await happens(lambda: peer.calls("slow"), "the call is there")
+                await eventually_async(lambda: peer.calls("slow"), "the call is there")
                 slow.cancel()
-                await happens(lambda: peer.calls("slow")[-1].get("cancelled"), "the server is told")
+                await eventually_async(
+                    lambda: peer.calls("slow")[-1].get("cancelled"), "the server is told"
+                )
 
 
 @pytest.mark.requirement("servers:restart", "servers:url")
@@ -95,12 +97,12 @@ async def test_a_killed_url_server_fails_its_calls_at_once_and_is_there_again(
     with sdk_server(2, "sse", tmp_path / "sdk") as peer:
         async with behind(address("sdk", peer.url, timeout_s=600)) as server:
             calls = [asyncio.create_task(server.fails("slow", seconds=60)) for _ in range(3)]
-            await happens(lambda: len(peer.calls("slow")) == 3, "the calls are there")
+            await eventually_async(lambda: len(peer.calls("slow")) == 3, "the calls are there")
             peer.kill()
             errors = await asyncio.gather(*calls)
             assert all("may have taken effect" in error.message for error in errors)
             await asyncio.to_thread(peer.start)
-            await happens(lambda: server.server.state == "ready", "it is there again")
+            await eventually_async(lambda: server.server.state == "ready", "it is there again")
             assert "A" in str(bytes(await server.call("structured", symbol="A")))
             assert (len(peer.calls("slow")), server.changes) == (3, ["sdk"])
 

@@ -16,7 +16,7 @@ from claw_contract.strict_json import read_strict_object
 from claw_tools.errors import ErrorCode, ToolError
 from tests.mcp.scripted_server import HANDSHAKE, STATELESS, Exchange, ScriptedServer
 from tests.tools.serving import NamedSection, address, behind
-from tests.waiting import free_port, happens
+from tests.waiting import eventually_async, free_port
 
 TOKEN = "planted-token-of-the-url"
 
@@ -58,7 +58,7 @@ async def test_a_url_server_is_called_in_both_eras_in_json_and_in_events(
             )
         else:
             assert call.session in server.sessions
-    await happens(
+    await eventually_async(
         lambda: len(server.of("DELETE")) == (0 if server.is_stateless else 1),
         "the session is ended",
     )
@@ -147,7 +147,7 @@ async def test_a_url_server_that_comes_later_has_its_tools_then_and_may_go_and_c
 ) -> None:
     port = free_port()
     async with behind(address("desk", f"http://127.0.0.1:{port}/"), ready=False) as desk:
-        await happens(lambda: len(desk.of("restarts")) >= 2, "it is tried again")
+        await eventually_async(lambda: len(desk.of("restarts")) >= 2, "it is tried again")
         assert (desk.server.state, await desk.names()) == ("down", set())
         assert "can't be reached" in desk.of("failed")[0]["reason"]
         server = ScriptedServer(versions, port=port).start()
@@ -157,11 +157,11 @@ async def test_a_url_server_that_comes_later_has_its_tools_then_and_may_go_and_c
         error = await desk.fails("echo", text="a")
         assert (error.code, "was not sent" in error.message) == (ErrorCode.EXECUTION_FAILED, True)
         server = ScriptedServer(versions, port=port).start()
-        await happens(lambda: desk.server.state == "ready", "it is there again")
+        await eventually_async(lambda: desk.server.state == "ready", "it is there again")
         await desk.call("echo", text="a")
         # A client that is cancelled while it closes several dead connections leaves some to the
         # garbage collector (httpcore2).
-        await happens(lambda: server.of("tools/list"), "no dead connection is left")
+        await eventually_async(lambda: server.of("tools/list"), "no dead connection is left")
     server.stop()
 
 
@@ -182,7 +182,7 @@ async def test_a_call_to_a_url_that_takes_too_long_is_cancelled(server: Scripted
                 each.message["params"]["requestId"] for each in server.of("notifications/cancelled")
             ]
 
-        await happens(lambda: sent in cancelled(), "the server is told")
+        await eventually_async(lambda: sent in cancelled(), "the server is told")
         while True:  # Its time may be over before the answer
             with contextlib.suppress(ToolError):
                 await desk.call("echo", text="b")
@@ -195,7 +195,7 @@ async def test_a_call_that_waits_holds_no_other_back(server: ScriptedServer) -> 
     async with behind(at(server)) as desk:
         server.says("tools/call", hold)
         waiting = asyncio.create_task(desk.call("echo", text="a"))
-        await happens(lambda: server.of("tools/call"), "the first is there")
+        await eventually_async(lambda: server.of("tools/call"), "the first is there")
         await asyncio.gather(*(desk.call("echo", text="b") for _ in range(20)))
         assert (waiting.done(), len(server.of("initialize"))) == (False, 1)
         waiting.cancel()
@@ -212,8 +212,7 @@ async def test_a_url_server_says_on_its_own_stream_that_its_tools_have_changed(
     async def announce(exchange: Exchange) -> None:
         await exchange.begin_stream()
         loop.call_soon_threadsafe(go.set)
-        while len(server.tools) == 1:  # noqa: ASYNC110 - the test's thread changes it
-            await asyncio.sleep(0.01)
+        await eventually_async(lambda: len(server.tools) != 1, "the test changes the tools")
         await exchange.event({"method": "notifications/tools/list_changed"})
         await exchange.until_left()
 
@@ -221,7 +220,7 @@ async def test_a_url_server_says_on_its_own_stream_that_its_tools_have_changed(
     async with behind(at(server)) as desk:
         await go.wait()
         server.tools = [*server.tools, {"name": "second", "inputSchema": {"type": "object"}}]
-        await happens(lambda: len(desk.changes) == 2, "the change is told")
+        await eventually_async(lambda: len(desk.changes) == 2, "the change is told")
         assert await desk.names() == {"echo", "second"}
 
 
@@ -238,7 +237,7 @@ async def test_a_stateless_server_says_so_to_those_who_listen(server: ScriptedSe
 
     server.says("subscriptions/listen", announce)
     async with behind(at(server)) as desk:
-        await happens(
+        await eventually_async(
             lambda: desk.server._tools is not None and "other" in desk.server._tools,
             "the list is read anew",
         )
@@ -257,9 +256,9 @@ async def test_every_page_of_a_list_is_read(server: ScriptedServer) -> None:
 async def test_a_list_without_end_gives_no_tools(server: ScriptedServer) -> None:
     server.says("tools/list", *(_page_script(number, 1_000) for number in range(100)))
     async with behind(at(server), ready=False) as desk:
-        await happens(lambda: desk.of("failed"), "it is given up")
+        await eventually_async(lambda: desk.of("failed"), "it is given up")
         assert "more than 100 pages" in desk.of("failed")[0]["reason"]
-        await happens(lambda: desk.changes, "an honest list is taken later")
+        await eventually_async(lambda: desk.changes, "an honest list is taken later")
         assert await desk.names() == {"echo"}
 
 
@@ -284,7 +283,7 @@ async def test_a_request_of_a_url_server_with_the_id_of_the_call_is_answered_and
     server.says("tools/call", ask)
     async with behind(at(server)) as desk:
         assert await desk.call("echo", text="a") == {"output": "the answer"}
-        await happens(lambda: len(server.of("")) == 3, "all are answered")
+        await eventually_async(lambda: len(server.of("")) == 3, "all are answered")
         answers = sorted(
             json.dumps(each.message.get("result", "refused")) for each in server.of("")
         )
@@ -340,7 +339,7 @@ async def test_what_a_url_server_echoes_of_the_credential_is_redacted(
 async def test_a_refused_credential_is_in_the_log_with_the_remedy(server: ScriptedServer) -> None:
     server.says("initialize", *[lambda exchange: exchange.respond(401)] * 9)
     async with behind(at(server), ready=False) as desk:
-        await happens(lambda: desk.of("failed"), "it fails")
+        await eventually_async(lambda: desk.of("failed"), "it fails")
         assert desk.of("failed")[0]["reason"] == (
             "the URL refuses the credential with status 401: correct its 'headers' in toolhost.yml"
         )

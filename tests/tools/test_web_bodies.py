@@ -17,7 +17,7 @@ from claw_contract.toolhost_file import MIB
 from claw_tools.errors import ErrorCode
 from tests.raw import Act, answers, bytes_only, hangs_after, head, repeats_for_ever, resets_after
 from tests.tools.web import call, fails, fetcher, serving
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, eventually_async
 
 FAILED = ErrorCode.EXECUTION_FAILED
 GZIP = "content-encoding: gzip"
@@ -201,9 +201,7 @@ async def test_a_slow_server_ends_at_the_deadline(act: Act) -> None:
     async with serving(act) as peer:
         error = await fails(fetcher(peer, max_seconds=0.3), url=peer.url)
         assert error.code is ErrorCode.TIMEOUT
-        async with asyncio.timeout(DEADLINE):
-            while peer._serving:  # noqa: ASYNC110 - until it sees that we have left
-                await asyncio.sleep(0.005)
+        await eventually_async(lambda: not peer._serving, "it sees that we have left")
 
 
 @pytest.mark.requirement("fetch:large-head")

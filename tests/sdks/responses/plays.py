@@ -25,7 +25,7 @@ from tests.peers import Service
 from tests.proxy.pod import ROOT, Pod, authority
 from tests.sdks.hearing import JAVASCRIPT, install
 from tests.sdks.responses.provider import KeepingProvider
-from tests.waiting import happens
+from tests.waiting import eventually_async
 
 PYTHON = ROOT / ".venv" / "runners"
 PLANTED = "planted-in-a-result"
@@ -212,7 +212,7 @@ class Metronome:
         if request.query_params["play"] == "0":
             await asyncio.to_thread(self.is_over.wait, SECONDS)
         else:
-            await happens(
+            await eventually_async(
                 lambda: self.is_over.is_set() or self.beats >= begun + _BEATS,
                 "streams are kept alive",
             )
