@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.mcp.calling import Caller, calling
 from tests.mcp.scripted_server import ScriptedServer
+from tests.mediate.tools.mcp_calling import Caller, calling
 
 
 @pytest.fixture

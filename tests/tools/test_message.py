@@ -20,7 +20,7 @@ from claw_tools.message import message_tools
 from claw_tools.tool import Tool
 from tests.raw import Act, answers, bytes_only, hangs_after, resets_after
 from tests.state.server import SharedState, shared_state
-from tests.tools.web import LOCAL, call, connections, fails, serving
+from tests.tools.web.calls import LOCAL, call, connections, fails, serving
 from tests.waiting import eventually_async, nobody_listens
 
 TOKEN, PASSWORD = "token-of-the-bus", "password-of-valkey"

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from claw_mediate.tools import mcp_wire
-from tests.mcp.calling import READ, Caller, envelope, error_of, tool
 from tests.mcp.scripted_server import STATELESS, Exchange, Script, ScriptedServer
+from tests.mediate.tools.mcp_calling import READ, Caller, envelope, error_of, tool
 from tests.waiting import eventually_async, free_port, growing_times
 
 UNKNOWN = "Its outcome is unknown: it may have taken effect."

@@ -15,7 +15,7 @@ import pytest
 
 from tests.not_tested import need, skip_for_kernel
 
-PUBLIC, ROOT = "93.184.216.34", Path(__file__).parents[2]
+PUBLIC, ROOT = "93.184.216.34", Path(__file__).parents[3]
 
 PRIVATE = (
     "an address of this host is private: an operator can open it with url_policy.allow_private."
@@ -24,12 +24,12 @@ PRIVATE = (
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Run ``web_network`` in namespaces of its own; return what it found."""
+    """Run ``network`` in namespaces of its own; return what it found."""
     need("ip")
     home = tmp_path_factory.mktemp("network")
     rights = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     unshare = [need("unshare"), *rights, "--net", "--mount", "--", sys.executable]
-    command = [*unshare, "-m", "tests.tools.web_network", PUBLIC, str(home)]
+    command = [*unshare, "-m", "tests.tools.web.network", PUBLIC, str(home)]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )

@@ -19,7 +19,16 @@ from claw_tools.web.dialer import find_refusal
 from claw_tools.web.fetch import WebFetch
 from claw_tools.web.urls import parse_url
 from tests.raw import answers
-from tests.tools.web import LOCAL, call, connections, fails, fetcher, refusal, resolver, serving
+from tests.tools.web.calls import (
+    LOCAL,
+    call,
+    connections,
+    fails,
+    fetcher,
+    refusal,
+    resolver,
+    serving,
+)
 
 DENIED, INVALID, FAILED = (
     ErrorCode.PERMISSION_DENIED,

@@ -23,7 +23,7 @@ from tests.not_tested import skip_for_kernel
 from tests.opened_paths import OpenedPaths
 from tests.waiting import DEADLINE
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 NOBODY = 65_534
 OWNER = 1_501
 """The owner of the workspaces of a host that is root."""

@@ -11,9 +11,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.tools.exec_hosts import OWNER, let_others_in, processes_with
+from tests.tools.execution.exec_hosts import OWNER, let_others_in, processes_with
 from tests.tools.hosting import ACCEPT, serving, stateless_request
-from tests.tools.test_host_http import headers_of, raw_post
+from tests.tools.test_serve_http import headers_of, raw_post
 from tests.waiting import eventually
 
 CHILD = Path(__file__).parents[1] / "mcp" / "child.py"

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from claw_tools.execution.syscalls import numbers
-from tests.tools.exec_hosts import HOSTS, SECRET, Host, let_others_in, running_host
+from tests.tools.execution.exec_hosts import HOSTS, SECRET, Host, let_others_in, running_host
 
 pytestmark = pytest.mark.skipif(
     not Path("/usr/bin/python3").exists(),

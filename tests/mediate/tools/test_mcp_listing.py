@@ -8,8 +8,8 @@ import pytest
 
 from claw_mcp.client_protocol import MAX_TOOLS
 from claw_mediate.tools.mcp_listing import find_differences
-from tests.mcp.calling import READ, Caller, error_of, tool
 from tests.mcp.scripted_server import ECHO, STATELESS, Exchange, ScriptedServer
+from tests.mediate.tools.mcp_calling import READ, Caller, error_of, tool
 from tests.waiting import eventually_async
 
 REFUSED = (

@@ -16,7 +16,7 @@ import pytest
 from claw_contract.toolhost_file import MIB
 from claw_tools.errors import ErrorCode
 from tests.raw import Act, answers, bytes_only, hangs_after, head, repeats_for_ever, resets_after
-from tests.tools.web import call, fails, fetcher, serving
+from tests.tools.web.calls import call, fails, fetcher, serving
 from tests.waiting import DEADLINE, eventually_async
 
 FAILED = ErrorCode.EXECUTION_FAILED

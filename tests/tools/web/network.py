@@ -1,7 +1,7 @@
 """A network of its own: a public address and loopback, a web server at each, and a
 DNS server that changes its mind.
 
-``test_web_namespace`` runs it in new namespaces of network and mounts; it prints what ``web_fetch``
+``test_dialer_namespace`` runs it in new namespaces of network and mounts; it prints what ``web_fetch``
 found.
 """
 

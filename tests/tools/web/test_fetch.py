@@ -17,7 +17,7 @@ from claw_tools.web.body import MAX_TEXT
 from claw_tools.web.fetch import WebFetch
 from tests.gateway.certificates import Authority
 from tests.raw import Act, answers, bytes_only, head
-from tests.tools.web import LOCAL, call, connections, fails, fetcher, resolver, serving
+from tests.tools.web.calls import LOCAL, call, connections, fails, fetcher, resolver, serving
 
 DENIED, INVALID, FAILED = (
     ErrorCode.PERMISSION_DENIED,

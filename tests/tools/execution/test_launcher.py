@@ -19,7 +19,7 @@ from claw_tools.execution.tools import ExecShell, Spawn, exec_tools
 from claw_tools.result import fit
 from claw_tools.tool import Tool
 from tests.not_tested import skip_for_kernel
-from tests.tools.exec_hosts import (
+from tests.tools.execution.exec_hosts import (
     HOSTS,
     OWNER,
     SECRET,

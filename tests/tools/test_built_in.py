@@ -1,7 +1,7 @@
 """The compiler and the tools host agree: on the tools, and on the ``toolhost.yml`` that one writes
 and the other reads.
 
-``python -m tests.tools.test_compiled_host`` writes the compiler's registry of the built-in tools
+``python -m tests.tools.test_built_in`` writes the compiler's registry of the built-in tools
 anew.
 """
 
