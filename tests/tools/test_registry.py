@@ -1,30 +1,27 @@
-"""A call: its arguments, its time, its limits, its line of the log."""
+"""The tools of a principal: which it sees, and how a call of one runs."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
+import fnmatch
 import json
 import logging
 import time
-from decimal import Decimal
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from claw_contract.limits import LineLimit
 from claw_contract.toolhost_file import CallLimitsSection
-from claw_mcp.protocol import MessageError, RpcError, read_messages, write_request
-from claw_mcp.sessions import ClientRequest, Session
-from claw_tools.audit import CallLog, CallRecord
+from claw_mcp.protocol import MessageError
 from claw_tools.errors import ErrorCode, ToolError
-from claw_tools.registry import ToolRegistry
-from tests.tools.scene import MadeProvider, MadeTool, Scene, principal
+from claw_tools.registry import ToolRegistry, matches, matches_any
+from tests.tools.scene import SCHEMA, MadeTool, Scene, principal, scene_of
 from tests.waiting import eventually_async
 
 MEGABYTE = 1 << 20
 TWO_AT_ONCE = CallLimitsSection(concurrent=2)
-FIVE_A_MINUTE = CallLimitsSection(calls_per_minute=5)
 
 
 @pytest.mark.requirement("tools:arguments", "tools:strict-json")
@@ -91,51 +88,6 @@ async def test_a_missing_argument_is_named_and_no_arguments_are_an_empty_object(
     ):
         await scene.ask("tools/call", params)
     assert (tool.calls, lax.calls) == ([], [{}, {}, {}])
-
-
-@pytest.mark.requirement("tools:arguments")
-@pytest.mark.parametrize(
-    "params", [{}, {"name": 7}, {"name": None}, {"name": ["t"]}, {"arguments": {}}, []]
-)
-async def test_a_call_without_a_name_is_an_error_of_the_protocol(params: Any) -> None:
-    scene = Scene()
-    with pytest.raises(RpcError) as refused:
-        await scene.ask("tools/call", params)
-    assert (refused.value.code, scene.lines) == (-32602, [])
-
-
-@pytest.mark.requirement("tools:arguments")
-async def test_unknown_methods_and_cursors_are_errors_of_the_protocol() -> None:
-    scene = Scene()
-    for method, params, code in (
-        ("resources/list", {}, -32601),
-        ("tools/list", {"cursor": "2"}, -32602),
-    ):
-        with pytest.raises(RpcError) as refused:
-            await scene.ask(method, params)
-        assert refused.value.code == code
-    assert await scene.ask("tools/list", {"cursor": None}) == {"tools": []}
-
-
-@pytest.mark.requirement("tools:exact-numbers")
-async def test_a_number_keeps_its_exact_value_on_the_way_to_a_tool_and_back() -> None:
-    async def echo(args: dict[str, Any]) -> Any:
-        return args
-
-    scene, tool = Scene(), MadeTool("t", echo, schema={"type": "object"})
-    scene.register(tool)
-    sent = b'{"a":123456789012345678901234567890,"b":0.1000000000000000055511151231257827,"c":1.10}'
-    request = write_request(b"1", "tools/call", b'{"name":"t","arguments":%b}' % sent)
-    (message,) = read_messages(request)
-    answer = await scene.shell.answer(ClientRequest(Session("a"), message))
-    assert tool.calls == [
-        {
-            "a": 123456789012345678901234567890,
-            "b": Decimal("0.1000000000000000055511151231257827"),
-            "c": Decimal("1.1"),
-        }
-    ]
-    assert b'"structuredContent":%b' % sent in answer
 
 
 @pytest.mark.requirement("tools:timeout")
@@ -253,97 +205,61 @@ async def test_so_many_calls_start_in_a_minute_and_bad_ones_count() -> None:
     assert outcomes == ["ok", "invalid_args", "ok", "busy", "ok", "busy", "ok"]
 
 
-@pytest.mark.requirement("tools:audit")
-async def test_each_call_is_one_line_whatever_becomes_of_it() -> None:
-    async def hang(_args: Any) -> Any:
-        await asyncio.Event().wait()
+LETTERS = st.text("ab_*?[", max_size=8)
 
-    scene, going = Scene(principal("a", ["t", "slow"])), MadeTool("slow", hang)
-    scene.register(MadeTool("t"), going, MadeTool("hidden"))
-    for name, arguments in (
-        ("t", {"text": "hi"}),
-        ("t", {"bad": 1}),
-        ("hidden", {}),
-        ("x" * 200, {}),
-    ):
-        await scene.outcome(name, arguments)
-    task = asyncio.create_task(scene.call("slow"))
-    await eventually_async(lambda: going.calls, "the call runs")
-    task.cancel()
-    await asyncio.wait([task])
-    assert [(line["tool"][:10], line["outcome"]) for line in scene.lines] == [
-        ("t", "ok"),
-        ("t", "invalid_args"),
-        ("hidden", "not_found"),
-        ("x" * 10, "not_found"),
-        ("slow", "cancelled"),
+
+@pytest.mark.requirement("tools:globs")
+@settings(max_examples=500)
+@given(glob=LETTERS, name=st.text("ab_[", max_size=8))
+def test_a_glob_matches_what_the_shell_says_but_for_brackets(glob: str, name: str) -> None:
+    assert matches(glob, name) == fnmatch.fnmatchcase(name, glob.replace("[", "[[]"))
+
+
+@pytest.mark.requirement("tools:globs")
+def test_a_glob_made_to_be_slow_is_not() -> None:
+    started = time.process_time()
+    for glob in ("*" + "a" * 62 + "b", "*a" * 31 + "b", "*" + "?" * 60 + "b*", "*" * 64):
+        assert not matches_any([glob] * 128, "a" * 47 + "c") or glob == "*" * 64
+    assert time.process_time() - started < 2
+
+
+@pytest.mark.requirement("tools:globs")
+def test_a_glob_is_case_sensitive_and_matches_the_whole_name() -> None:
+    assert [matches("read", name) for name in ("read", "Read", "read_file", "xread", "")] == [
+        True,
+        False,
+        False,
+        False,
+        False,
     ]
-    assert {line["principal"] for line in scene.lines} == {"a"}
-    assert len(scene.lines[3]["tool"]) == 128
-    assert scene.lines[0]["bytes"] == len(json.dumps({"did": "t"}, separators=(",", ":")))
-    assert scene.lines[0]["argument_names"] == ["text"]
+    assert (matches("", ""), matches("*", ""), matches("?", "")) == (True, True, False)
 
 
-@pytest.mark.requirement("tools:audit-arguments")
-async def test_a_line_has_names_and_a_digest_and_with_full_the_arguments() -> None:
-    raw = b'{"text":"the-secret-text","zz":1}'
-    for audit in ("digest", "full"):
-        scene = Scene(audit=audit)
-        scene.register(MadeTool("t"))
-        await scene.outcome("t", raw)
-        (line,) = scene.lines
-        assert line["argument_names"] == ["text", "zz"]
-        assert line["arguments_digest"] == hashlib.sha256(raw).hexdigest()
-        assert ("the-secret-text" in json.dumps(line)) == (audit == "full")
-        assert line.get("arguments") == (json.loads(raw) if audit == "full" else None)
-
-
-@pytest.mark.requirement("tools:audit-arguments")
-async def test_the_names_in_a_line_are_bounded() -> None:
+@pytest.mark.requirement("tools:registration")
+async def test_a_tool_replaces_one_of_its_name_and_a_bad_schema_is_refused() -> None:
     scene = Scene()
-    scene.register(MadeTool("t"))
-    await scene.outcome("t", {f"{number:03}{'n' * 100}": 1 for number in range(100)})
-    (line,) = scene.lines
-    assert (len(line["argument_names"]), {len(name) for name in line["argument_names"]}) == (
-        32,
-        {64},
-    )
+    old, new = MadeTool("read_file"), MadeTool("read_file")
+    scene.register(old, new)
+    await scene.call("read_file")
+    assert (len(old.calls), len(new.calls), await scene.names()) == (0, 1, ["read_file"])
+    for schema in (
+        {"type": "objekt"},
+        {"$ref": "https://example.com/schema"},
+        {"properties": {"a": {"pattern": "("}}},
+    ):
+        with pytest.raises(ValueError, match="read_file"):
+            scene.register(MadeTool("read_file", schema=schema))
 
 
-@pytest.mark.requirement("tools:visible-is-callable")
-async def test_a_providers_tool_is_called_with_checked_arguments() -> None:
-    scene, provider = Scene(), MadeProvider("time", "now")
-    await scene.provide(provider)
-    assert (await scene.outcome("time__now", {"text": 1}), provider.calls) == ("invalid_args", [])
-    assert await scene.call("time__now", {"text": "x"}) == {"did": "time/now"}
-    assert provider.calls == [("now", {"text": "x"})]
-
-
-@pytest.mark.requirement("tools:audit-refusals")
-async def test_calls_that_nobody_ran_do_not_fill_the_log() -> None:
-    scene = Scene(principal("a", limits=FIVE_A_MINUTE), principal("b", limits=FIVE_A_MINUTE))
-    scene.register(MadeTool("work"))
-    for _ in range(500):
-        assert (await scene.outcome("none")).startswith("-32602")
-    for _ in range(5):
-        assert await scene.outcome("work") == "ok"
-    for _ in range(500):
-        assert await scene.outcome("work") == "busy"
-    assert [line["outcome"] for line in scene.lines].count("ok") == 5
-    assert len(scene.lines) == 60 + 5
-
-    await scene.outcome("none", who="b")
-    assert [line["principal"] for line in scene.lines[65:]] == ["b"], "each has lines of its own"
-
-
-@pytest.mark.requirement("tools:audit-refusals")
-def test_the_next_line_says_how_many_refused_calls_have_none() -> None:
-    lines: list[dict[str, Any]] = []
-    log = CallLog(lambda _, members: lines.append(members))
-    now = [0.0]
-    log._refusals = LineLimit(2, clock=lambda: now[0])
-    for minute in (0, 61):
-        now[0] = minute
-        for _ in range(5):
-            log.refuse_call(CallRecord("a", "none", b"{}"), "not_found")
-    assert [line.get("left_out") for line in lines] == [None, None, 3, None]
+@pytest.mark.requirement("tools:schemas")
+async def test_schemas_are_those_of_what_can_be_called_sorted_by_name() -> None:
+    registry = (await scene_of("*")).registries["a"]
+    assert [each["function"]["name"] for each in registry.schemas()] == [
+        "exec_shell",
+        "read_file",
+        "time__now",
+        "write_file",
+    ]
+    (only,) = registry.schemas_for_tools(["git__log"])
+    function = {"name": "git__log", "description": "The tool log.", "parameters": {**SCHEMA}}
+    assert only == {"type": "function", "function": function}

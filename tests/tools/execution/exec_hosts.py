@@ -14,14 +14,16 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.not_tested import skip_for_kernel
 from tests.opened_paths import OpenedPaths
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, eventually
 
 ROOT = Path(__file__).resolve().parents[3]
 NOBODY = 65_534
@@ -163,3 +165,18 @@ def processes_with(marker: str) -> list[str]:
             if marker.encode() in line:
                 found.append(line.decode(errors="replace"))
     return found
+
+
+def new_marker() -> str:
+    return f"7{time.time_ns() % 10**9}"
+
+
+def gone(marker: str) -> None:
+    eventually(lambda: not processes_with(marker), f"the end of what names {marker}")
+
+
+@contextmanager
+def a_host(kind: str, home: Path) -> Iterator[Host]:
+    let_others_in(home)
+    with running_host(kind, home) as running:
+        yield running
