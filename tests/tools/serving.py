@@ -126,3 +126,8 @@ async def behind(settings: NamedSection, *, ready: bool = True) -> AsyncIterator
             await running
         for _ in range(8):
             await asyncio.sleep(0)  # A transport closes its socket a turn of the loop later
+
+
+def text_of(result: object) -> str:
+    assert isinstance(result, dict)
+    return str(result["output"])

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import Any
 
 import msgspec
 import pytest
 
 from claw_contract.redaction.redactor import Redactor
+from claw_contract.strict_json import read_strict_object
 from claw_tools.errors import ErrorCode, ToolError
 from claw_tools.servers.answers import read_answer, read_definitions
+from tests.tools.serving import behind, child, text_of
 
 PLAIN = Redactor(())
 SCHEMA: Any = {"type": "object"}
@@ -140,3 +143,28 @@ def test_an_entry_that_cant_be_used_is_left_out_and_costs_no_other() -> None:
         {"readOnlyHint": True},
     )
     assert len(tools["long"].description) == 16 << 10
+
+
+@pytest.mark.requirement("servers:exact-numbers")
+async def test_arguments_arrive_with_their_exact_numbers() -> None:
+    sent = (
+        '{"big": 123456789012345678901234567890, "odd": 9007199254740993, "price": 19.990, "tiny": 1e-400, "huge": 1E+400,'
+        ' "minus": -0.0, "long": 0.1234567890123456789012345678901234567890, "nested": [{"a": 2.50}], "text": "é\\n\\u2028"}'
+    )
+    async with behind(child()) as server:
+        line = text_of(await server.server.call_tool("line", read_strict_object(sent)))
+    assert line.count("\n") == 1
+    arrived = json.loads(line, parse_float=Decimal)["params"]["arguments"]
+    expected = json.loads(sent, parse_float=Decimal)
+    assert arrived == expected
+    assert str(arrived["price"]) == "19.990"
+    assert "9007199254740993" in line
+
+
+@pytest.mark.requirement("servers:exact-numbers")
+@pytest.mark.parametrize("text", ['{"a": "\\ud800"}', '{"a": 1e99999999999999999999}'])
+async def test_arguments_that_no_json_can_hold_are_invalid(text: str) -> None:
+    async with behind(child()) as server:
+        error = await server.fails("echo", **read_strict_object(text))
+        assert error.code == ErrorCode.INVALID_ARGS
+        await server.call("echo")

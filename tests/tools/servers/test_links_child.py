@@ -1,4 +1,4 @@
-"""MCP servers behind the host that are commands: honest, crashing and hostile."""
+"""Links to servers that are commands: honest, crashing and hostile ones."""
 
 from __future__ import annotations
 
@@ -7,16 +7,13 @@ import json
 import os
 import signal
 from contextlib import suppress
-from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from claw_contract.secret import Secret
-from claw_contract.strict_json import read_strict_object
 from claw_tools.errors import ErrorCode
-from claw_tools.servers.server import pause_after
-from tests.tools.serving import CHILD, behind, child, command
+from tests.tools.serving import CHILD, behind, child, command, text_of
 from tests.waiting import eventually_async
 
 SECRET = "planted-credential-of-the-host"
@@ -31,11 +28,6 @@ def is_alive(pid: int) -> bool:
 def environment_of(pid: int) -> dict[str, str]:
     pairs = Path(f"/proc/{pid}/environ").read_bytes().decode().rstrip("\0").split("\0")
     return dict(pair.split("=", 1) for pair in pairs)
-
-
-def text_of(result: object) -> str:
-    assert isinstance(result, dict)
-    return str(result["output"])
 
 
 @pytest.mark.requirement("servers:restart")
@@ -59,31 +51,6 @@ async def test_a_killed_server_fails_its_calls_at_once_and_is_there_again() -> N
         assert server.of("ended")[0]["exit_code"] == 137
 
 
-@pytest.mark.requirement("servers:isolation")
-async def test_a_server_that_crashes_in_a_loop_disturbs_no_other() -> None:
-    async with behind(child(name="sound")) as sound, behind(child(name="crashing")) as crashing:
-        pid = sound.pid
-        for _ in range(3):
-            await crashing.is_ready(len(crashing.of("started")))
-            lost, heard = await asyncio.gather(
-                crashing.fails("die"), sound.call("line", text="hello")
-            )
-            assert "may have taken effect" in lost.message
-            assert '"hello"' in text_of(heard)
-            await eventually_async(
-                lambda: len(crashing.of("started")) == len(crashing.of("restarts")) + 1,
-                "it is started again",
-            )
-        waits = [report["wait_ms"] for report in crashing.of("restarts")]
-        assert waits == sorted({*waits}), "each wait is longer than the one before"
-        assert (sound.pid, sound.of("restarts"), sound.changes) == (pid, [], ["sound"])
-
-
-@pytest.mark.requirement("servers:down-at-start")
-def test_a_list_that_fails_for_hours_is_asked_for_again_every_half_minute() -> None:
-    assert [pause_after(failures) for failures in (0, 1, 2, 10_000)] == [0.5, 1.0, 2.0, 30.0]
-
-
 @pytest.mark.requirement("servers:down-at-start")
 @pytest.mark.parametrize("program", ["/nothing/here", "false", "a\0b"])
 async def test_a_command_that_never_runs_has_no_tools_and_is_tried_again(program: str) -> None:
@@ -104,40 +71,6 @@ async def test_a_command_that_is_there_later_has_its_tools_then(tmp_path: Path) 
         (tmp_path / "new").rename(program)
         await server.is_ready()
         assert (server.changes, "echo" in await server.names()) == (["later"], True)
-
-
-@pytest.mark.requirement("servers:list-changed")
-async def test_a_list_that_has_changed_is_read_anew() -> None:
-    async with behind(child()) as server:
-        await server.call("change", kind="tools")
-        await server.call("grow", name="grown")
-        await eventually_async(lambda: len(server.changes) == 2, "the change is told")
-        assert "grown" in await server.names()
-        assert [report["tools"] for report in server.of("changed")][1] - server.of("changed")[0][
-            "tools"
-        ] == 1
-
-
-@pytest.mark.requirement("servers:timeout")
-async def test_a_call_that_takes_too_long_is_cancelled_at_the_server() -> None:
-    async with behind(child(timeout_s=0.3)) as server:
-        error = await server.fails("hang")
-        assert (error.code, "may have taken effect" in error.message) == (ErrorCode.TIMEOUT, True)
-        (cancelled,) = [
-            each for each in await server.seen() if each["method"] == "notifications/cancelled"
-        ]
-        assert isinstance(cancelled["params"]["requestId"], int)
-
-
-@pytest.mark.requirement("servers:timeout")
-async def test_a_caller_that_leaves_cancels_the_call_at_the_server() -> None:
-    async with behind(child()) as server:
-        call = asyncio.create_task(server.call("hang"))
-        await server.call("echo")
-        call.cancel()
-        await asyncio.wait([call])
-        methods = [each["method"] for each in await server.seen()]
-        assert methods.count("notifications/cancelled") == 1
 
 
 @pytest.mark.requirement("servers:environment")
@@ -171,19 +104,6 @@ async def test_stderr_is_in_the_log_bounded_and_without_secrets() -> None:
         await server.call("flood", lines=1, text="x" * 100_000)
         assert SECRET not in str(server.reports)
         assert max(len(str(report)) for report in server.reports) < 9_000
-
-
-@pytest.mark.requirement("servers:secrets")
-async def test_what_a_server_says_of_its_own_credential_is_redacted_before_it_is_cut() -> None:
-    async with behind(child(env={"TOKEN": Secret(SECRET)})) as server:
-        said = await server.call(
-            "result", result={"structuredContent": {"a": SECRET, SECRET: 1}, "content": []}
-        )
-        assert SECRET.encode() not in bytes(said)
-        text = {"type": "text", "text": "x" * 1_990 + SECRET}
-        error = await server.fails("result", result={"content": [text], "isError": True})
-        assert (SECRET[:6] in error.message, len(error.message) <= 2_000) == (False, True)
-        assert SECRET not in str(await server.call("environment"))
 
 
 @pytest.mark.requirement("servers:huge-line")
@@ -222,31 +142,6 @@ async def test_lines_that_are_no_messages_are_skipped() -> None:
             "this is no JSON-RPC message"
         }
         assert server.of("ended") == []
-
-
-@pytest.mark.requirement("servers:exact-numbers")
-async def test_arguments_arrive_with_their_exact_numbers() -> None:
-    sent = (
-        '{"big": 123456789012345678901234567890, "odd": 9007199254740993, "price": 19.990, "tiny": 1e-400, "huge": 1E+400,'
-        ' "minus": -0.0, "long": 0.1234567890123456789012345678901234567890, "nested": [{"a": 2.50}], "text": "é\\n\\u2028"}'
-    )
-    async with behind(child()) as server:
-        line = text_of(await server.server.call_tool("line", read_strict_object(sent)))
-    assert line.count("\n") == 1
-    arrived = json.loads(line, parse_float=Decimal)["params"]["arguments"]
-    expected = json.loads(sent, parse_float=Decimal)
-    assert arrived == expected
-    assert str(arrived["price"]) == "19.990"
-    assert "9007199254740993" in line
-
-
-@pytest.mark.requirement("servers:exact-numbers")
-@pytest.mark.parametrize("text", ['{"a": "\\ud800"}', '{"a": 1e99999999999999999999}'])
-async def test_arguments_that_no_json_can_hold_are_invalid(text: str) -> None:
-    async with behind(child()) as server:
-        error = await server.fails("echo", **read_strict_object(text))
-        assert error.code == ErrorCode.INVALID_ARGS
-        await server.call("echo")
 
 
 @pytest.mark.requirement("servers:concurrent")
