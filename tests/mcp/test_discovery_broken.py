@@ -15,13 +15,10 @@ from typing import Any
 import pytest
 
 from claw_mcp import client_protocol, discovery
-from tests.mcp.discovering import Desk, tool, web
+from tests.mcp.discovering import Desk, tool
 from tests.waiting import eventually, growing_times
 
-__all__ = ["web"]
-
 CLAW = [sys.executable, "-c", "from claw_cli.app import main; main()"]
-PLANTED = "planted-credential-4711"
 
 
 def is_alive(pid: int) -> bool:
@@ -102,111 +99,12 @@ def test_a_server_that_does_not_answer_is_ended_after_its_time(
 
 
 @pytest.mark.requirement("discovery:broken-servers")
-def test_a_command_that_is_not_there_is_an_error_with_its_name(web: Desk) -> None:
-    for command, why in (
-        ("no-such-command", "No such file or directory"),
-        ("./claw-pod.yml", "Permission denied"),
-    ):
-        web.write({"x-claw": {"mcp-stdio": {"command": command, "args": ["${KEY}"]}}})
-        words = web.refuses(KEY=PLANTED)
-        remedy = "install it, or correct 'mcp-stdio' in the pod file"
-        assert words == f"error: web: the command '{command}' can't be started: {why}; {remedy}\n"
-
-
-@pytest.mark.requirement("discovery:broken-servers")
-def test_versions_and_results_that_nobody_knows_are_refused(web: Desk) -> None:
-    web.serves([tool("a")], version="1999-01-01")
-    known = "2026-07-28, 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05"
-    assert (
-        web.refuses() == f"error: web: it speaks version '1999-01-01' of MCP; known are {known}\n"
-    )
-    web.serves([tool(f"t{number}") for number in range(1001)])
-    assert (
-        web.refuses()
-        == "error: web: its list of tools has more than 1000 tools: let the server offer fewer\n"
-    )
-
-
-@pytest.mark.requirement("discovery:broken-servers")
 def test_a_list_that_no_compile_would_read_is_refused(web: Desk) -> None:
     Path("padding").write_text("x" * 60_000, encoding="utf-8")
     web.serves([tool(f"t{number}", "<PAD>") for number in range(80)], echoes=["PAD"])
     words = web.refuses(PAD="x" * 60_000)
     assert words.startswith("error: the snapshot of web has ")
     assert words.endswith(" bytes, and a compile reads 4194304: offer fewer tools\n")
-
-
-@pytest.mark.requirement("discovery:broken-servers")
-def test_a_banner_on_standard_output_is_a_warning(web: Desk) -> None:
-    web.serves([tool("a")], fault="banner")
-    result = web.discover()
-    assert (result.exit_code, set(web.tools)) == (0, {"a"})
-    assert (
-        result.stderr
-        == "warning: web: 2 lines on its standard output answered nothing, and were skipped\n"
-    )
-
-
-@pytest.mark.requirement("discovery:secrets", "discovery:broken-servers")
-def test_the_last_words_of_a_server_are_redacted_and_bounded(web: Desk) -> None:
-    words = (
-        "".join(f"line {number}\x1b[2J {'y' * 300}\n" for number in range(5000))
-        + f"bad key {PLANTED}\n"
-    )
-    Path("words").write_text(words, encoding="utf-8")
-    web.serves(fault="exit", words="words", service={"environment": {"K": "${K}"}})
-    first, *lines = web.refuses(K=PLANTED).splitlines()
-    assert first.startswith("error: web: it ended with exit code 3")
-    assert lines[-1] == "  | bad key ••••••"
-    assert len(lines) <= 10
-    assert all(line.isprintable() and len(line) <= 204 for line in lines)
-    web.serves(
-        fault="refuses",
-        words=f"{'z' * 190}{PLANTED} \x1b[2J",
-        service={"environment": {"K": "${K}"}},
-    )
-    refused = web.refuses(K=PLANTED)
-    assert "planted" not in refused
-    assert refused.strip().isprintable()
-    web.serves(fault="garbage", words="long", service={"environment": {"K": "${K}"}})
-    Path("long").write_text(f"{'z' * 190}{PLANTED}{PLANTED}\n", encoding="utf-8")
-    assert "planted" not in web.refuses("--timeout", "1.5", K=PLANTED)
-
-
-@pytest.mark.requirement("discovery:server-requests")
-def test_requests_of_the_server_are_answered_and_are_no_answers(web: Desk) -> None:
-    web.serves([tool("a")], fault="asks", answers="answers")
-    result = web.discover()
-    assert result.exit_code == 0, result.output
-    assert (
-        result.stderr
-        == "warning: web: 2 lines on its standard output answered nothing, and were skipped\n"
-    )
-    assert set(web.tools) == {"a"}
-    answers = Path("answers").read_text(encoding="utf-8").splitlines()
-    assert len(answers) == 6
-    first = dict(line[1:-1].split(": ", 1) for line in answers[:3])
-    assert '"result": {}' in first['"ping"']
-    assert '"result": {"roots": []}' in first['"roots/list"']
-    assert '"code": -32601' in first['"sampling/createMessage"']
-
-
-@pytest.mark.requirement("discovery:eras")
-def test_a_server_of_the_stateless_era_is_asked_in_its_way(web: Desk) -> None:
-    web.serves([tool("a")], [tool("b")], fault="stateless", log="log")
-    assert web.discovers().startswith("web: 2 tools of listed 1.0\n")
-    assert "notifications/initialized" not in Path("log").read_text(encoding="utf-8")
-
-
-@pytest.mark.requirement("discovery:eras")
-def test_a_server_that_chooses_the_stateless_era_in_the_handshake_is_asked_in_its_way(
-    web: Desk,
-) -> None:
-    web.serves([tool("a")], version="2026-07-28", log="log")
-    assert web.discovers().startswith("web: 1 tool of listed 1.0\n")
-    log = Path("log").read_text(encoding="utf-8")
-    assert "notifications/initialized" not in log
-    assert "io.modelcontextprotocol/protocolVersion" in log
 
 
 @pytest.mark.requirement("discovery:time", "discovery:pages")

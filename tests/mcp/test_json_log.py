@@ -1,4 +1,4 @@
-"""The log of ``claw mcp-stdio``."""
+"""Lines of the log: faults, characters and credentials."""
 
 from __future__ import annotations
 
@@ -37,21 +37,6 @@ def test_a_fault_of_the_wrapper_is_a_line_like_all_others_without_credentials(
     assert event.reason.startswith("tools/list failed: ValueError(")
     assert "and more" in event.reason
     assert b"planted-credential" not in line
-
-
-@pytest.mark.requirement("wrapper:log-cut")
-@pytest.mark.parametrize("shown", [200, 8192])
-def test_a_credential_at_the_cut_of_a_line_leaves_no_part_of_itself(
-    shown: int, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
-    log = WrapperLog({"API_KEY": "planted-credential"})
-    line = b"x" * (shown - 12) + b"planted-credential and more"
-    if shown == 200:
-        log.bad_output("this is no JSON-RPC message", line)
-    else:
-        log.log_line(line)
-    log.server_state("failed", reason="initialize: " + "x" * 220 + "planted-credential")
-    assert b"planted" not in capfdbinary.readouterr().out
 
 
 @pytest.mark.requirement("wrapper:log-characters")
