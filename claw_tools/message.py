@@ -114,7 +114,8 @@ class RedisStream(MessageChannel):
             from redis.backoff import NoBackoff
         except ImportError:
             raise _not_delivered(
-                "needs the redis client, which is not installed: pip install 'clawdapus[redis]'"
+                "needs the redis client, which is not installed: pip install '.[redis]' "
+                "in a checkout"
             ) from None
 
         no_retry = Retry(NoBackoff(), 0)

@@ -251,4 +251,4 @@ async def test_without_the_client_the_error_says_what_to_install(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(builtins, "__import__", without)
     error = await fails(sender(team=stream("redis://cache")), **ARGS)
-    assert error.message.endswith("which is not installed: pip install 'clawdapus[redis]'.")
+    assert error.message.endswith("which is not installed: pip install '.[redis]' in a checkout.")
