@@ -16,8 +16,11 @@ from typing import Any
 
 import pytest
 import yaml
+from claw_compile.diagnostics.diagnostic import Result
 
-from claw_compile.compiler import compile_pod
+from claw_compile.codes import BAD_LIMIT
+from claw_compile.compiler import CompileResult, compile_pod
+from claw_tools.settings import SettingsError, read_settings
 from tests.compile.test_compose import MASTER
 from tests.compile.test_tools_host import pod
 from tests.fork_server import run_claw
@@ -35,6 +38,7 @@ EVERYTHING: dict[str, Any] = {
 SETTINGS = (
     "{}",
     "{exec: {enabled: true, default_timeout_s: 5, max_timeout_s: 60}, spawn: {max_concurrent: 2}}",
+    "{exec: {enabled: true, default_timeout_s: 1.5, max_timeout_s: 2.5}}",
     "{exec: {enabled: true, network: true, allow: [git, ls], deny: [curl], max_timeout_s: 10}}",
     (
         "{message: {channels: {ops: {webhook: 'https://hooks.example/'}, bus: {redis: {env: "
@@ -49,6 +53,14 @@ SETTINGS = (
         "audit_arguments: full}"
     ),
 )
+
+
+def compiled(directory: Path, settings: str) -> Result[CompileResult]:
+    """Compile a pod whose tools host has these settings."""
+    (directory / "AGENTS.md").write_text("# Contract\n", encoding="utf-8")
+    (directory / "claw-pod.yml").write_text(pod(settings, one="all"), encoding="utf-8")
+    environ = {"CLAW_MASTER_SECRET": MASTER, "BUS": "redis://bus.example/", "KEY": "k"}
+    return compile_pod(directory / "claw-pod.yml", environ)
 
 
 def described(directory: Path, config: str) -> dict[str, dict[str, Any]]:
@@ -117,12 +129,7 @@ def untyped(schema: dict[str, Any], place: str) -> Iterator[str]:
 def test_the_host_reads_what_is_compiled_and_describes_the_tools_as_they_are_granted(
     tmp_path: Path, settings: str
 ) -> None:
-    (tmp_path / "AGENTS.md").write_text("# Contract\n", encoding="utf-8")
-    (tmp_path / "claw-pod.yml").write_text(pod(settings, one="all"), encoding="utf-8")
-    result = compile_pod(
-        tmp_path / "claw-pod.yml",
-        {"CLAW_MASTER_SECRET": MASTER, "BUS": "redis://bus.example/", "KEY": "k"},
-    )
+    result = compiled(tmp_path, settings)
     assert result.value is not None, result.diagnostics
     runtime = tmp_path / ".claw-runtime"
     host = yaml.safe_load((runtime / "tools-hosts" / "files.yml").read_text(encoding="utf-8"))
@@ -146,6 +153,46 @@ def test_the_host_reads_what_is_compiled_and_describes_the_tools_as_they_are_gra
     assert {
         name: tool for name, tool in mine.items() if name in found or name not in COMMANDS
     } == found
+
+
+@pytest.mark.requirement("toolspod:fractions")
+@pytest.mark.parametrize("seconds", ["1.5", ".5", "15e-1", "+2", "0x10", "3.0"])
+@pytest.mark.parametrize("in_file", [True, False], ids=["file", "pod"])
+def test_the_compiler_takes_the_seconds_that_the_host_takes(
+    tmp_path: Path, seconds: str, in_file: bool
+) -> None:
+    tools = f"exec: {{enabled: true, default_timeout_s: {seconds}}}"
+    own = f"""
+toolhost: {{principals: {{one: {{workspace: {workspace(tmp_path)}, tools: []}}}}}}
+tools: {{{tools}}}
+"""
+    (tmp_path / "toolhost.yml").write_text(own, encoding="utf-8")
+    read = read_settings(tmp_path / "toolhost.yml", {}).tools.exec.default_timeout_s
+
+    result = compiled(tmp_path, "{file: toolhost.yml}" if in_file else f"{{{tools}}}")
+    assert result.value is not None, result.diagnostics
+    file = tmp_path / ".claw-runtime" / "tools-hosts" / "files.yml"
+    host = yaml.safe_load(file.read_text(encoding="utf-8"))
+    assert host["tools"]["exec"]["default_timeout_s"] == read > 0
+
+
+@pytest.mark.requirement("toolspod:fractions")
+@pytest.mark.parametrize("seconds", ["0", "-1.5", "300.5", ".inf", ".nan", "1_000", "true", "1.5s"])
+def test_the_compiler_refuses_the_seconds_that_the_host_refuses(
+    tmp_path: Path, seconds: str
+) -> None:
+    tools = f"exec: {{enabled: true, default_timeout_s: {seconds}}}"
+    own = f"""
+toolhost: {{principals: {{one: {{workspace: {workspace(tmp_path)}, tools: []}}}}}}
+tools: {{{tools}}}
+"""
+    (tmp_path / "toolhost.yml").write_text(own, encoding="utf-8")
+    with pytest.raises(SettingsError):
+        read_settings(tmp_path / "toolhost.yml", {})
+    for settings in ("{file: toolhost.yml}", f"{{{tools}}}"):
+        result = compiled(tmp_path, settings)
+        errors = [each.code for each in result.diagnostics if each.is_error]
+        assert (result.value, errors) == (None, [BAD_LIMIT])
 
 
 def main() -> None:
