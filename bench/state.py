@@ -124,7 +124,7 @@ class StateTimer:
         return timed
 
 
-class Desk:
+class Conversations:
     """A mediator, and conversations with it."""
 
     def __init__(self, mediator: Mediator) -> None:
@@ -177,22 +177,28 @@ class Bench:
                 await fill(state, len(_AGENTS), there, stored)
             there = stored
             with timer.timing():
-                async with self._desk(state) as desk:
-                    costs.append(await self._cost(desk, by, stored if state else 0, timer))
+                async with self._hold_conversations(state) as conversations:
+                    costs.append(await self._cost(conversations, by, stored if state else 0, timer))
         return costs
 
     async def together(self, by: str, state: str) -> list[ConcurrentWrites]:
         rows = []
         for connections in self._plan.connections:
-            async with self._desk(state) as desk:
-                await asyncio.gather(*(desk.turn(who, "writes") for who in range(connections)))
+            async with self._hold_conversations(state) as conversations:
+                await asyncio.gather(
+                    *(conversations.turn(who, "writes") for who in range(connections))
+                )
                 times: list[float] = []
                 left = iter(range(max(self._plan.turns, 4 * connections)))
 
-                async def work(who: int, desk: Desk = desk, left: Iterator[int] = left) -> None:
+                async def work(
+                    who: int,
+                    conversations: Conversations = conversations,
+                    left: Iterator[int] = left,
+                ) -> None:
                     for _ in left:
                         started = time.perf_counter()
-                        await desk.turn(who, "writes")
+                        await conversations.turn(who, "writes")
                         times.append(time.perf_counter() - started)  # noqa: B023 - the variable of this round
 
                 pauses: list[float] = []
@@ -205,13 +211,15 @@ class Bench:
             )
         return rows
 
-    async def _cost(self, desk: Desk, by: str, stored: int, timer: StateTimer) -> StateCost:
+    async def _cost(
+        self, conversations: Conversations, by: str, stored: int, timer: StateTimer
+    ) -> StateCost:
         for who in range(len(_AGENTS) * 2):
-            await desk.turn(who % len(_AGENTS), "reads")
+            await conversations.turn(who % len(_AGENTS), "reads")
         turns, state = [], []
         for number in range(self._plan.turns):
             before, started = timer.seconds, time.perf_counter()
-            await desk.turn(number % len(_AGENTS), "reads")
+            await conversations.turn(number % len(_AGENTS), "reads")
             turns.append(time.perf_counter() - started)
             state.append(timer.seconds - before)
         return StateCost(
@@ -219,8 +227,8 @@ class Bench:
         )
 
     @asynccontextmanager
-    async def _desk(self, state: str) -> AsyncIterator[Desk]:
-        """Yield a desk.
+    async def _hold_conversations(self, state: str) -> AsyncIterator[Conversations]:
+        """Yield conversations with a new mediator.
 
         Stop the bench if its turns have not each asked the provider twice and the service once.
         """
@@ -242,14 +250,14 @@ class Bench:
         mediator = Mediator(settings, EventLog(lambda _: None), env)
         before = self._count_requests()
         try:
-            desk = Desk(mediator)
-            yield desk
+            conversations = Conversations(mediator)
+            yield conversations
         finally:
             await mediator.close(5)
         made = [now - earlier for earlier, now in zip(before, self._count_requests(), strict=True)]
-        if made != [2 * desk.turns, desk.turns]:
+        if made != [2 * conversations.turns, conversations.turns]:
             raise SystemExit(
-                f"{desk.turns} turns made {made[0]} requests of the model, {made[1]} of the service"
+                f"{conversations.turns} turns made {made[0]} requests of the model, {made[1]} of the service"
             )
 
     def _count_requests(self) -> list[int]:

@@ -1,7 +1,16 @@
-"""Real peers on loopback: a provider that answers from a script over the real wire, and a service
-that records its calls.
+"""Real peers on loopback: a provider whose model follows a script, and a service of the pod.
 
-Only the model is scripted. Both are real HTTP servers (uvicorn) in threads of the test process.
+Both are real HTTP servers (uvicorn) in threads of the test process, which record what they get.
+Only the model is scripted, and every test scripts it in one language, ``Answer``:
+
+    provider.says(text("Hi."))                      a reply, in the protocol of the request
+    provider.says(calls(("c1", "desk__balance", {})), text("You have 5 dollars."))
+    provider.says(JSONResponse(…, 429))             a response of HTTP, as it is
+    provider.says(hesitate)                         what this function answers to the request
+    provider.model = OneCallModel(…)                what answers each request behind the script
+
+Three peers speak below HTTP's messages, and have scripts of bytes: ``tests/raw.py`` fails as no HTTP
+server can, ``tests/proxy/wire.py`` compares every byte, and ``tests/proxy/frames.py`` speaks HTTP/2.
 """
 
 from __future__ import annotations
@@ -25,9 +34,53 @@ from starlette.routing import Route
 from starlette.types import Send
 
 from claw_mediate.providers.key_answers import USER_AGENT
-from tests.wires.openai import completion
+from tests.wires import Body, Made, Wire, anthropic, openai, responses
 
-type Answer = Response | Callable[[Request], Awaitable[Response]]
+type Answer = Response | Reply | Callable[[Request], Awaitable[Answer]]
+"""One step of a script."""
+_WIRES: tuple[Wire, ...] = (anthropic, responses, openai)
+
+
+def wire_of(path: str) -> Wire:
+    """Return the protocol of a path; OpenAI's chat completions for any other path."""
+    for wire in _WIRES:
+        if path.endswith(wire.PATH.removeprefix("/v1")):
+            return wire
+    return openai
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A model's reply, which is written in the protocol of its request, as a stream if that asks
+    for one.
+    """
+
+    text: str = ""
+    calls: tuple[Made, ...] = ()
+    more: Body = field(default_factory=dict)
+    """Further members of the response, in the protocol's own names."""
+
+
+def model_response(wire: Wire, body: bytes, *, stream: bool) -> Response:
+    """Return a model's reply over HTTP, as the provider of this protocol sends it."""
+    if stream:
+        return _Events(_pieces(wire.streamed(body)), media_type="text/event-stream")
+    return Response(body, media_type="application/json")
+
+
+async def respond(answer: Answer, request: Request) -> Response:
+    """Return the response that an answer is to a request."""
+    # A Response can be called too, as an ASGI application.
+    while not isinstance(answer, Response | Reply):
+        answer = await answer(request)
+    if isinstance(answer, Response):
+        return answer
+
+    body = await request.body()
+    asked = json.loads(body) if body.startswith(b"{") else {}
+    wire = wire_of(request.url.path)
+    written = wire.reply(answer.text, answer.calls, answer.more)
+    return model_response(wire, written, stream=asked.get("stream") is True)
 
 
 @dataclass(frozen=True)
@@ -138,9 +191,7 @@ class Peer(ABC):
         received = Received(request.method, path, headers, body)
         if headers.get("user-agent") == USER_AGENT:
             self.questions.append(received)
-            return (
-                self.verdict if isinstance(self.verdict, Response) else await self.verdict(request)
-            )
+            return await respond(self.verdict, request)
         self.received.append(received)
         answering = asyncio.ensure_future(self.answer(request))
         leaving = asyncio.ensure_future(_left(request))
@@ -173,22 +224,29 @@ async def _left(request: Request) -> None:
         pass
 
 
+async def _say_script_is_over(_request: Request) -> Response:
+    error = {"message": "the script of this test is over"}
+    return JSONResponse({"error": error}, status_code=418)
+
+
 @dataclass
 class Provider(Peer):
-    """A provider that gives the scripted answers, one for each request, in order."""
+    """A provider: it gives the scripted answers, one for each request, in order, and after them
+    those of its model.
+    """
 
     script: list[Answer] = field(default_factory=list)
+    model: Answer = _say_script_is_over
 
     def says(self, *answers: Answer) -> None:
         self.script += answers
 
+    def forget_script(self) -> None:
+        self.script.clear()
+        self.model = _say_script_is_over
+
     async def answer(self, request: Request) -> Response:
-        if not self.script:
-            return JSONResponse(
-                {"error": {"message": "the script of this test is over"}}, status_code=418
-            )
-        said = self.script.pop(0)
-        return said if isinstance(said, Response) else await said(request)
+        return await respond(self.script.pop(0) if self.script else self.model, request)
 
 
 @dataclass
@@ -201,7 +259,7 @@ class Service(Peer):
         said = self.routes.get((request.method, request.url.path))
         if said is None:
             return JSONResponse({"error": "no such path"}, status_code=404)
-        return said if isinstance(said, Response) else await said(request)
+        return await respond(said, request)
 
 
 def bad_key(status: int = 401, message: str = "no such key") -> JSONResponse:
@@ -210,22 +268,32 @@ def bad_key(status: int = 401, message: str = "no such key") -> JSONResponse:
     return JSONResponse({"type": "error", "error": codes}, status)
 
 
-def text(words: str, **more: Any) -> JSONResponse:
-    return JSONResponse(completion(words, **more))
+def text(words: str, **more: Any) -> Reply:
+    """Return a model's words; ``more``: further members of the response."""
+    return Reply(words, more=more)
 
 
-def calls(*made: tuple[str, str, Any], words: str | None = None) -> JSONResponse:
-    return JSONResponse(completion(words, calls=list(made)))
+def calls(*made: tuple[str, str, Any], words: str = "", **more: Any) -> Reply:
+    """Return a model's calls as (id, name, arguments), behind its words.
+
+    Arguments that are a text are sent as they are, also where they are no JSON.
+    """
+    spelled = [
+        Made(call_id, name, arguments if isinstance(arguments, str) else json.dumps(arguments))
+        for call_id, name, arguments in made
+    ]
+    return Reply(words, tuple(spelled), more)
 
 
-def events(*chunks: dict[str, Any]) -> StreamingResponse:
+def events(*chunks: Body) -> StreamingResponse:
     """Return a provider's own stream, as a runner gets it without mediation."""
+    stream = b"".join(b"data: %b\n\n" % json.dumps(chunk).encode() for chunk in chunks)
+    return _Events(_pieces(stream + b"data: [DONE]\n\n"), media_type="text/event-stream")
 
-    async def stream() -> AsyncIterator[bytes]:
-        for chunk in chunks:
-            yield b"data: " + json.dumps(chunk).encode() + b"\n\n"
 
-    return _Events(stream(), media_type="text/event-stream")
+async def _pieces(stream: bytes) -> AsyncIterator[bytes]:
+    for event in stream.split(b"\n\n")[:-1]:
+        yield event + b"\n\n"
 
 
 class _Events(StreamingResponse):
@@ -239,6 +307,9 @@ class _Events(StreamingResponse):
         await send(
             {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
         )
+        held = b""
         async for event in self.body_iterator:
-            await send({"type": "http.response.body", "body": event, "more_body": True})
-        await send({"type": "http.response.body", "body": b"data: [DONE]\n\n"})
+            if held:
+                await send({"type": "http.response.body", "body": held, "more_body": True})
+            held = bytes(event)
+        await send({"type": "http.response.body", "body": held})

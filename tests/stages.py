@@ -21,7 +21,7 @@ STAGES: dict[str, tuple[str, ...]] = {
         "test_requirements.py",
     ),
     "desk": ("broker", "mediate"),
-    "loopback": ("attacks", "cli", "failures", "mcp", "state", "tools"),
+    "loopback": ("attacks", "cli", "failures", "mcp", "state", "test_peers.py", "tools"),
     "proxy": (
         "certs",
         "crash",

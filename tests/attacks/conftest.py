@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.failures.stage import Stage
+from tests.failures.clocked_pod import ClockedPod
 from tests.wires import anthropic, openai
 
 
 @pytest.fixture(params=[openai, anthropic], ids=["openai", "anthropic"])
-def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Stage:
+def pod(request: pytest.FixtureRequest, tmp_path: Path) -> ClockedPod:
     """Return a pod of one agent for each dialect; its answers stream."""
-    return Stage(tmp_path, request.param, stream=True)
+    return ClockedPod(tmp_path, request.param, stream=True)

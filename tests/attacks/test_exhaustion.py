@@ -10,66 +10,66 @@ from typing import Any
 import pytest
 
 from tests import raw
-from tests.failures.stage import Seen, Stage
+from tests.failures.clocked_pod import ClockedPod, Seen
 from tests.wires import Made, openai
 
 DEEP = "[" * 50_000 + "]" * 50_000
 HUGE = "9" * 20_000
 
 
-async def play(stage: Stage, reply: bytes, result: raw.Act) -> Seen:
+async def play(pod: ClockedPod, reply: bytes, result: raw.Act) -> Seen:
     """Run a turn whose first model reply is `reply`, and whose second one ends it."""
-    async with stage.open() as mediator:
-        stage.provider.script = [
+    async with pod.open() as mediator:
+        pod.provider.script = [
             raw.answers(200, reply),
-            raw.answers(200, stage.dialect.reply("Done.", (), {})),
+            raw.answers(200, pod.dialect.reply("Done.", (), {})),
         ]
-        stage.service.script = [result]
-        return await stage.ask(mediator, stage.request())
+        pod.service.script = [result]
+        return await pod.ask(mediator, pod.request())
 
 
-def calling(stage: Stage, *arguments: str, name: str = "desk__trade") -> bytes:
+def calling(pod: ClockedPod, *arguments: str, name: str = "desk__trade") -> bytes:
     made = [Made(f"c{number}", name, text) for number, text in enumerate(arguments)]
-    return stage.dialect.reply("", made, {})
+    return pod.dialect.reply("", made, {})
 
 
-def odd(stage: Stage, value: str) -> bytes:
+def odd(pod: ClockedPod, value: str) -> bytes:
     """Return a reply with a call whose argument is raw text: the tests themselves
     could not serialize or parse it.
     """
-    return calling(stage, '{"a":0}').replace(b":0}", b":%b}" % value.encode())
+    return calling(pod, '{"a":0}').replace(b":0}", b":%b}" % value.encode())
 
 
-def told(stage: Stage, seen: Seen) -> list[dict[str, Any]]:
+def told(pod: ClockedPod, seen: Seen) -> list[dict[str, Any]]:
     """Return the results of its calls that the model was sent."""
-    assert stage.dialect.said(stage.dialect.assembled(seen.body)).text == "Done."
+    assert pod.dialect.said(pod.dialect.assembled(seen.body)).text == "Done."
     request = json.loads(
         seen.to_provider[-1].partition(b"\r\n\r\n")[2], parse_int=str, parse_float=str
     )
-    return [json.loads(content) for _, content in stage.dialect.answers(request["messages"])]
+    return [json.loads(content) for _, content in pod.dialect.answers(request["messages"])]
 
 
 @pytest.mark.requirement("attack:many-calls")
 async def test_ten_thousand_calls_run_none_of_them_and_the_model_is_told_of_each(
-    stage: Stage,
+    pod: ClockedPod,
 ) -> None:
-    made = calling(stage, *(f'{{"n":{number}}}' for number in range(10_000)))
-    seen = await play(stage, made, raw.answers(200, b"{}"))
-    assert {answer["error"]["code"] for answer in told(stage, seen)} == {"too_many_calls"}
+    made = calling(pod, *(f'{{"n":{number}}}' for number in range(10_000)))
+    seen = await play(pod, made, raw.answers(200, b"{}"))
+    assert {answer["error"]["code"] for answer in told(pod, seen)} == {"too_many_calls"}
     assert seen.to_service == []
     assert len(seen.history) == 1
 
 
 @pytest.mark.requirement("attack:many-calls")
-async def test_a_hundred_thousand_calls_are_no_answer(stage: Stage) -> None:
-    one = calling(stage, '{"n":0}', '{"n":1}')
+async def test_a_hundred_thousand_calls_are_no_answer(pod: ClockedPod) -> None:
+    one = calling(pod, '{"n":0}', '{"n":1}')
     first, second = (one.index(b'"c%d"' % number) for number in (0, 1))
     start = one.rindex(b"{", 0, first)
     call = one[start : one.rindex(b"{", 0, second)]
-    async with stage.open() as mediator:
-        stage.provider.script = [raw.answers(200, one[:start] + call * 100_000 + one[start:])]
-        stage.service.script = [raw.answers(200, b"{}")]
-        seen = await stage.ask(mediator, stage.request())
+    async with pod.open() as mediator:
+        pod.provider.script = [raw.answers(200, one[:start] + call * 100_000 + one[start:])]
+        pod.service.script = [raw.answers(200, b"{}")]
+        seen = await pod.ask(mediator, pod.request())
     assert (seen.status, seen.to_service, len(seen.history)) == (502, [], 1)
     assert b"holds more than 10000" in seen.body
 
@@ -85,10 +85,10 @@ async def test_a_hundred_thousand_calls_are_no_answer(stage: Stage) -> None:
     ],
     ids=["huge", "huge-exponent", "rather-deep", "wide"],
 )
-async def test_arguments_of_any_size_are_sent_as_they_are(stage: Stage, value: str) -> None:
+async def test_arguments_of_any_size_are_sent_as_they_are(pod: ClockedPod, value: str) -> None:
     arguments = f'{{"a":{value}}}'
-    seen = await play(stage, calling(stage, arguments), raw.answers(200, b"{}"))
-    assert [answer["ok"] for answer in told(stage, seen)] == [True]
+    seen = await play(pod, calling(pod, arguments), raw.answers(200, b"{}"))
+    assert [answer["ok"] for answer in told(pod, seen)] == [True]
     assert [sent.partition(b"\r\n\r\n")[2] for sent in seen.to_service] == [arguments.encode()]
 
 
@@ -96,21 +96,21 @@ async def test_arguments_of_any_size_are_sent_as_they_are(stage: Stage, value: s
 @pytest.mark.parametrize(
     "value", [HUGE, f"1e{HUGE}", f"-0.{HUGE}e-{HUGE}"], ids=["huge", "exponent", "fraction"]
 )
-async def test_a_number_that_takes_too_long_to_read_is_not_run(stage: Stage, value: str) -> None:
-    seen = await play(stage, odd(stage, value), raw.answers(200, b"{}"))
-    assert [answer["error"]["code"] for answer in told(stage, seen)] == ["invalid_arguments"]
+async def test_a_number_that_takes_too_long_to_read_is_not_run(pod: ClockedPod, value: str) -> None:
+    seen = await play(pod, odd(pod, value), raw.answers(200, b"{}"))
+    assert [answer["error"]["code"] for answer in told(pod, seen)] == ["invalid_arguments"]
     assert seen.to_service == []
 
 
 @pytest.mark.requirement("attack:deep-and-huge")
-async def test_arguments_that_are_too_deep_to_be_read_are_not_run(stage: Stage) -> None:
+async def test_arguments_that_are_too_deep_to_be_read_are_not_run(pod: ClockedPod) -> None:
     """OpenAI's arguments are a string in the response; Anthropic's are part of its
     JSON, so nobody can read the response.
     """
-    seen = await play(stage, odd(stage, DEEP), raw.answers(200, b"{}"))
+    seen = await play(pod, odd(pod, DEEP), raw.answers(200, b"{}"))
     assert seen.to_service == []
-    if stage.dialect is openai:
-        assert [answer["error"]["code"] for answer in told(stage, seen)] == ["invalid_arguments"]
+    if pod.dialect is openai:
+        assert [answer["error"]["code"] for answer in told(pod, seen)] == ["invalid_arguments"]
     else:
         assert (seen.status, seen.history[0]["status_code"]) == (502, 502)
 
@@ -119,11 +119,11 @@ async def test_arguments_that_are_too_deep_to_be_read_are_not_run(stage: Stage) 
 @pytest.mark.parametrize(
     "body", [DEEP, f'{{"n": {HUGE}}}', f"[{'0,' * 3000}0]"], ids=["deep", "huge", "wide"]
 )
-async def test_a_result_that_is_deep_wide_or_huge_is_data(stage: Stage, body: str) -> None:
+async def test_a_result_that_is_deep_wide_or_huge_is_data(pod: ClockedPod, body: str) -> None:
     seen = await play(
-        stage, calling(stage, "{}", name="desk__balance"), raw.answers(200, body.encode())
+        pod, calling(pod, "{}", name="desk__balance"), raw.answers(200, body.encode())
     )
-    (answer,) = told(stage, seen)
+    (answer,) = told(pod, seen)
     assert answer["ok"]
     assert len(seen.history) == 1
 
@@ -140,11 +140,11 @@ async def test_a_result_that_is_deep_wide_or_huge_is_data(stage: Stage, body: st
     ids=["body", "headers", "slow-body", "slow-headers"],
 )
 async def test_a_result_without_an_end_is_given_up(
-    stage: Stage, result: raw.Act, code: str
+    pod: ClockedPod, result: raw.Act, code: str
 ) -> None:
-    stage.policy = {"timeout_per_tool_ms": 300 if code == "timeout" else 60_000}
-    seen = await play(stage, calling(stage, "{}", name="desk__balance"), result)
-    (answer,) = told(stage, seen)
+    pod.policy = {"timeout_per_tool_ms": 300 if code == "timeout" else 60_000}
+    seen = await play(pod, calling(pod, "{}", name="desk__balance"), result)
+    (answer,) = told(pod, seen)
     assert answer["error"]["code"] == code
     (entry,) = seen.history
     assert entry["status"] == "ok"

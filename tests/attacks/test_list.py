@@ -11,7 +11,7 @@ import pytest
 from claw_mediate.core.http import Request, RunnerResponse
 from tests import raw
 from tests.attacks.table import ATTACKS, page, unknown
-from tests.failures.stage import TOKEN, Stage
+from tests.failures.clocked_pod import TOKEN, ClockedPod
 
 
 @pytest.mark.requirement("attack:documented")
@@ -42,12 +42,12 @@ def test_every_attack_is_held_off_by_what_is_tested_and_the_page_says_so() -> No
     ids=["host-and-origin", "cookie", "proxy-authorization", "empty-secret", "doubled", "nearly"],
 )
 async def test_nothing_but_the_credential_is_one_and_no_peer_hears_of_the_rest(
-    stage: Stage, headers: list[tuple[str, str]]
+    pod: ClockedPod, headers: list[tuple[str, str]]
 ) -> None:
-    async with stage.open() as mediator:
-        stage.provider.script = stage.service.script = [raw.answers(200, b"{}")]
-        answer = mediator.admit(Request("POST", stage.dialect.PATH, headers, stage.request().body))
+    async with pod.open() as mediator:
+        pod.provider.script = pod.service.script = [raw.answers(200, b"{}")]
+        answer = mediator.admit(Request("POST", pod.dialect.PATH, headers, pod.request().body))
         assert isinstance(answer, RunnerResponse)
         assert answer.status in (401, 403)
         assert "planted" not in b"".join([chunk async for chunk in answer.chunks]).decode()
-    assert stage.provider.received == stage.service.received == []
+    assert pod.provider.received == pod.service.received == []

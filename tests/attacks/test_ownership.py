@@ -13,7 +13,7 @@ import pytest
 
 from claw_contract.names import hashed_alias
 from tests import raw
-from tests.failures.stage import TOKEN, Stage, tool
+from tests.failures.clocked_pod import TOKEN, ClockedPod, tool
 from tests.wires import Made, anthropic, openai
 
 NAMES = [
@@ -45,16 +45,16 @@ NAMES = [
 @pytest.mark.requirement("attack:names")
 @pytest.mark.parametrize("name", NAMES)
 async def test_a_name_that_was_not_offered_runs_nothing_and_is_told_so(
-    stage: Stage, name: str
+    pod: ClockedPod, name: str
 ) -> None:
-    async with stage.open() as mediator:
-        wire = stage.dialect
-        stage.provider.script = [
+    async with pod.open() as mediator:
+        wire = pod.dialect
+        pod.provider.script = [
             raw.answers(200, wire.reply("", [Made("c1", name, "{}")], {})),
             raw.answers(200, wire.reply("Sorry.", (), {})),
         ]
-        stage.service.script = [raw.answers(200, b"{}")]
-        seen = await stage.ask(mediator, stage.request())
+        pod.service.script = [raw.answers(200, b"{}")]
+        seen = await pod.ask(mediator, pod.request())
     assert seen.to_service == []
     request = _asked(seen.to_provider[1])
     ((_, content),) = wire.answers(request["messages"])
@@ -63,26 +63,28 @@ async def test_a_name_that_was_not_offered_runs_nothing_and_is_told_so(
 
 
 @pytest.mark.requirement("attack:double-execution")
-async def test_a_call_that_is_made_twice_runs_once_and_another_one_runs_too(stage: Stage) -> None:
+async def test_a_call_that_is_made_twice_runs_once_and_another_one_runs_too(
+    pod: ClockedPod,
+) -> None:
     one, equal, other = (
         '{"symbol": "NVDA", "n": 1}',
         '{"n": 1.0, "symbol": "NVDA"}',
         '{"symbol": "NVDA", "n": 2}',
     )
-    async with stage.open() as mediator:
-        wire = stage.dialect
+    async with pod.open() as mediator:
+        wire = pod.dialect
         batch = [
             Made(f"c{at}", "desk__trade", text) for at, text in enumerate([one, one, equal, other])
         ]
         again = [Made(f"d{at}", "desk.trade", text) for at, text in enumerate([equal, other])]
-        stage.provider.script = [
+        pod.provider.script = [
             raw.answers(200, wire.reply("", batch, {})),
             raw.answers(503, json.dumps(wire.error("busy", "busy")).encode()),
             raw.answers(200, wire.reply("", again, {})),
             raw.answers(200, wire.reply("Done.", (), {})),
         ]
-        stage.service.script = [raw.answers(200, b"{}")]
-        seen = await stage.ask(mediator, stage.request())
+        pod.service.script = [raw.answers(200, b"{}")]
+        seen = await pod.ask(mediator, pod.request())
     sent = [_asked(one) for one in seen.to_service]
     assert sent == [{"symbol": "NVDA", "n": 1}, {"symbol": "NVDA", "n": 2}]
     (entry,) = seen.history
@@ -99,21 +101,21 @@ async def test_a_call_that_is_made_twice_runs_once_and_another_one_runs_too(stag
 async def test_what_was_recorded_in_one_protocol_is_never_gone_on_with_in_another(
     tmp_path: Path, fails: bool
 ) -> None:
-    stage = Stage(tmp_path, openai)
-    async with stage.open() as mediator:
-        stage.service.script = [raw.answers(200, b"{}")]
-        stage.provider.script = [
+    pod = ClockedPod(tmp_path, openai)
+    async with pod.open() as mediator:
+        pod.service.script = [raw.answers(200, b"{}")]
+        pod.provider.script = [
             raw.answers(200, openai.reply("", [Made("c1", "desk__balance", "{}")], {})),
             raw.answers(400 if fails else 200, openai.reply("Done.", (), {})),
             raw.answers(200, anthropic.reply("Hi.", (), {})),
         ]
-        assert (await stage.ask(mediator, stage.request())).status == (400 if fails else 200)
-        stage.dialect = anthropic
-        seen = await stage.ask(mediator, stage.request())
+        assert (await pod.ask(mediator, pod.request())).status == (400 if fails else 200)
+        pod.dialect = anthropic
+        seen = await pod.ask(mediator, pod.request())
     assert (seen.status, anthropic.said(seen.body).text) == (200, "Hi.")
-    assert [
-        len(stage.dialect.parts(_asked(sent)["messages"])) for sent in seen.to_provider[2:]
-    ] == [1]
+    assert [len(pod.dialect.parts(_asked(sent)["messages"])) for sent in seen.to_provider[2:]] == [
+        1
+    ]
 
 
 def _asked(sent: bytes) -> Any:
@@ -122,7 +124,7 @@ def _asked(sent: bytes) -> Any:
 
 @pytest.mark.requirement("attack:shared-service")
 async def test_agents_that_share_a_service_never_share_a_credential_an_identity_or_a_result(
-    stage: Stage,
+    pod: ClockedPod,
 ) -> None:
     """The turns of both agents interleave: each service call waits until the other
     agent's is under way.
@@ -130,7 +132,7 @@ async def test_agents_that_share_a_service_never_share_a_credential_an_identity_
     mixed = asyncio.Barrier(2)
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = stage.service.received[-1].decode()
+        head = pod.service.received[-1].decode()
         agent = next(
             line[11:] for line in head.split("\r\n") if line.lower().startswith("x-claw-id: ")
         )
@@ -141,34 +143,30 @@ async def test_agents_that_share_a_service_never_share_a_credential_an_identity_
         """Make a call in each of two rounds, then answer with the results that the
         model was sent.
         """
-        request = _asked(stage.provider.received[-1])
+        request = _asked(pod.provider.received[-1])
         told = [
             json.loads(content)["data"]["of"]
-            for _, content in stage.dialect.answers(request["messages"])
+            for _, content in pod.dialect.answers(request["messages"])
         ]
         made = [Made(f"c{len(told)}", "desk__balance", f'{{"n": {len(told)}}}')]
         reply = (
-            stage.dialect.reply("", made, {})
+            pod.dialect.reply("", made, {})
             if len(told) < 2
-            else stage.dialect.reply(",".join(told), (), {})
+            else pod.dialect.reply(",".join(told), (), {})
         )
         await raw.answers(200, reply)(reader, writer)
 
-    async with stage.open() as mediator:
-        stage.grant(
+    async with pod.open() as mediator:
+        pod.grant(
             "clerk",
             "clerk:secret-of-the-clerk",
-            tool(stage.service, "balance", token="token-of-the-clerk"),
+            tool(pod.service, "balance", token="token-of-the-clerk"),
         )
-        stage.provider.script, stage.service.script = [think], [answer]
-        requests = [stage.request(), stage.request(token="clerk:secret-of-the-clerk")]
-        analyst, clerk = await asyncio.gather(
-            *(stage.ask(mediator, request) for request in requests)
-        )
+        pod.provider.script, pod.service.script = [think], [answer]
+        requests = [pod.request(), pod.request(token="clerk:secret-of-the-clerk")]
+        analyst, clerk = await asyncio.gather(*(pod.ask(mediator, request) for request in requests))
     assert TOKEN.startswith("analyst:")
-    texts = [
-        stage.dialect.said(stage.dialect.assembled(seen.body)).text for seen in (analyst, clerk)
-    ]
+    texts = [pod.dialect.said(pod.dialect.assembled(seen.body)).text for seen in (analyst, clerk)]
     assert texts == ["analyst,analyst", "clerk,clerk"]
     assert len(clerk.to_service) == 4
     for sent in clerk.to_service:

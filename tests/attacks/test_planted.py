@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests import raw
+from tests.failures.clocked_pod import TOKEN, ClockedPod, Seen
 from tests.failures.planted import AGENT_SECRET, ALL, FORMS, PROVIDER_KEY, TOOL_TOKEN, found
-from tests.failures.stage import TOKEN, Seen, Stage
 from tests.wires import Made, Wire, anthropic, openai
 
 FORM = st.sampled_from(sorted(FORMS))
@@ -62,8 +62,8 @@ def quoted(text: str) -> bytes:
 
 
 async def play(home: Path, dialect: Wire, said: Said) -> Seen:
-    stage = Stage(home, dialect, said.stream)
-    async with stage.open() as mediator:
+    pod = ClockedPod(home, dialect, said.stream)
+    async with pod.open() as mediator:
         calls = [
             Made("c1", "desk__trade", "@"),
             Made("c2", "invented", "@"),
@@ -78,7 +78,7 @@ async def play(home: Path, dialect: Wire, said: Said) -> Seen:
             json.dumps(dialect.error("code", "no <@@>")).encode().replace(b"@@", said.last.encode())
         )
         header = f"x-said: {TOOL_TOKEN}"
-        stage.provider.script = [
+        pod.provider.script = [
             raw.answers(200, first, "application/json", header, f"set-cookie: k={PROVIDER_KEY}"),
             raw.answers(
                 said.last_status,
@@ -92,13 +92,13 @@ async def play(home: Path, dialect: Wire, said: Said) -> Seen:
             quoted(said.service) if said.json or "\\u" in said.service else said.service.encode()
         )
         location = f"location: http://127.0.0.1:1/{PROVIDER_KEY}"
-        stage.service.script = [
+        pod.service.script = [
             raw.answers(said.service_status, service, "application/json", header, location)
         ]
         shown = [("x-own", TOKEN), ("cookie", f"k={AGENT_SECRET}")]
-        request = stage.request("@@", headers=shown)
+        request = pod.request("@@", headers=shown)
         body = request.body.replace(b"@@", said.runner.encode())
-        return await stage.ask(
+        return await pod.ask(
             mediator, type(request)(request.method, request.path, request.headers, body)
         )
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests import raw
-from tests.failures.stage import Stage
+from tests.failures.clocked_pod import ClockedPod
 from tests.wires import Made
 
 PRETENDING = {
@@ -28,16 +28,16 @@ PRETENDING = {
 @pytest.mark.parametrize("text", PRETENDING.values(), ids=PRETENDING)
 @pytest.mark.parametrize("status", [200, 500])
 async def test_a_result_is_one_text_in_its_place_and_the_answer_is_one_stream(
-    stage: Stage, text: str, status: int
+    pod: ClockedPod, text: str, status: int
 ) -> None:
-    async with stage.open() as mediator:
-        wire = stage.dialect
-        stage.provider.script = [
+    async with pod.open() as mediator:
+        wire = pod.dialect
+        pod.provider.script = [
             raw.answers(200, wire.reply("", [Made("c1", "desk__balance", "{}")], {})),
             raw.answers(200, wire.reply(text, (), {})),
         ]
-        stage.service.script = [raw.answers(status, text.encode())]
-        seen = await stage.ask(mediator, stage.request())
+        pod.service.script = [raw.answers(status, text.encode())]
+        seen = await pod.ask(mediator, pod.request())
     request = json.loads(seen.to_provider[1].partition(b"\r\n\r\n")[2])
     assert wire.parts(request["messages"]) == ["user", "assistant", "tool"]
     ((call_id, content),) = wire.answers(request["messages"])

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.mcp.discovering import SERVER, Desk, tool, web
+from tests.mcp.discovering import SERVER, DiscoveryPod, tool, web
 
 __all__ = ["web"]
 
@@ -20,7 +20,7 @@ PLANTED = "planted-credential-4711"
 
 
 @pytest.mark.requirement("discovery:stdio", "discovery:metadata")
-def test_a_stdio_server_becomes_a_descriptor_that_compiles(web: Desk) -> None:
+def test_a_stdio_server_becomes_a_descriptor_that_compiles(web: DiscoveryPod) -> None:
     web.serves(
         [
             tool("fetch", "Fetch it.", **READS),
@@ -55,7 +55,9 @@ def test_a_stdio_server_becomes_a_descriptor_that_compiles(web: Desk) -> None:
 
 
 @pytest.mark.requirement("discovery:deterministic", "discovery:pages")
-def test_the_same_tools_give_the_same_bytes_whatever_their_order_and_pages(web: Desk) -> None:
+def test_the_same_tools_give_the_same_bytes_whatever_their_order_and_pages(
+    web: DiscoveryPod,
+) -> None:
     one, two, three = tool("a"), tool("b", size=2**70), tool("c")
     web.serves([one, two, three])
     web.discovers()
@@ -77,7 +79,7 @@ def test_the_same_tools_give_the_same_bytes_whatever_their_order_and_pages(web: 
 
 
 @pytest.mark.requirement("discovery:deterministic")
-def test_exact_numbers_and_foreign_signs_survive_and_hidden_ones_show(web: Desk) -> None:
+def test_exact_numbers_and_foreign_signs_survive_and_hidden_ones_show(web: DiscoveryPod) -> None:
     schema = {
         "type": "object",
         "properties": {"n": {"maximum": 2**64 + 1, "default": 0.1}, "é": {"$comment": "x\u202ey"}},
@@ -92,7 +94,7 @@ def test_exact_numbers_and_foreign_signs_survive_and_hidden_ones_show(web: Desk)
 
 
 @pytest.mark.requirement("discovery:metadata", "discovery:environment")
-def test_the_server_gets_values_and_the_snapshot_keeps_the_names(web: Desk) -> None:
+def test_the_server_gets_values_and_the_snapshot_keeps_the_names(web: DiscoveryPod) -> None:
     Path("more.env").write_text("FROM_FILE=file-value\nBOTH=file\n", encoding="utf-8")
     environment = {"MINE": "${OURS}-x", "BOTH": "pod", "SHELL_TOO": "pod"}
     listed = tool("a", "<MINE> <BOTH> <FROM_FILE> <SHELL_ONLY> <SHELL_TOO>")
@@ -111,7 +113,9 @@ def test_the_server_gets_values_and_the_snapshot_keeps_the_names(web: Desk) -> N
 
 
 @pytest.mark.requirement("discovery:changes", "discovery:update")
-def test_a_snapshot_that_differs_is_shown_and_written_over_only_when_asked_for(web: Desk) -> None:
+def test_a_snapshot_that_differs_is_shown_and_written_over_only_when_asked_for(
+    web: DiscoveryPod,
+) -> None:
     web.serves([tool("gone", **READS), tool("same"), tool("worse", **READS), tool("words")])
     web.discovers()
     before = web.file.read_bytes()
@@ -148,7 +152,7 @@ def test_a_snapshot_that_differs_is_shown_and_written_over_only_when_asked_for(w
 
 
 @pytest.mark.requirement("discovery:check")
-def test_check_writes_nothing_and_exits_1_for_drift_and_for_no_snapshot(web: Desk) -> None:
+def test_check_writes_nothing_and_exits_1_for_drift_and_for_no_snapshot(web: DiscoveryPod) -> None:
     web.serves([tool("a")])
     words = web.refuses("--check")
     assert words == (
@@ -170,7 +174,7 @@ def test_check_writes_nothing_and_exits_1_for_drift_and_for_no_snapshot(web: Des
 
 
 @pytest.mark.requirement("discovery:json")
-def test_programs_get_the_same_as_json(web: Desk) -> None:
+def test_programs_get_the_same_as_json(web: DiscoveryPod) -> None:
     web.serves([tool("a"), tool("bad.name")])
     first = web.discover("--json")
     assert json.loads(first.stdout) == {
@@ -205,7 +209,9 @@ def test_programs_get_the_same_as_json(web: Desk) -> None:
 
 
 @pytest.mark.requirement("discovery:ungrantable")
-def test_what_cannot_be_granted_stays_with_its_reason_and_costs_no_other_tool(web: Desk) -> None:
+def test_what_cannot_be_granted_stays_with_its_reason_and_costs_no_other_tool(
+    web: DiscoveryPod,
+) -> None:
     deep: Any = {"type": "object"}
     for _ in range(60):
         deep = {"type": "object", "properties": {"a": deep}}
@@ -266,7 +272,7 @@ def test_what_cannot_be_granted_stays_with_its_reason_and_costs_no_other_tool(we
 
 
 @pytest.mark.requirement("discovery:ungrantable")
-def test_a_grant_of_such_a_tool_is_refused_with_the_reason(web: Desk) -> None:
+def test_a_grant_of_such_a_tool_is_refused_with_the_reason(web: DiscoveryPod) -> None:
     web.serves([tool("fine"), {**tool("odd"), "inputSchema": {"type": "array"}}])
     assert web.discover().exit_code == 0
     pod = Path("claw-pod.yml")
@@ -280,7 +286,7 @@ def test_a_grant_of_such_a_tool_is_refused_with_the_reason(web: Desk) -> None:
 
 
 @pytest.mark.requirement("discovery:secrets")
-def test_no_credential_of_the_environment_is_written_or_printed(web: Desk) -> None:
+def test_no_credential_of_the_environment_is_written_or_printed(web: DiscoveryPod) -> None:
     listed = [
         tool("login", "Use <WEB_TOKEN> to log in.", title="<OF_THE_SHELL_API_KEY>"),
         {
@@ -331,7 +337,7 @@ def test_no_credential_of_the_environment_is_written_or_printed(web: Desk) -> No
 
 
 @pytest.mark.requirement("discovery:by-hand")
-def test_what_a_person_added_to_a_snapshot_stays(web: Desk) -> None:
+def test_what_a_person_added_to_a_snapshot_stays(web: DiscoveryPod) -> None:
     web.serves([tool("a")])
     web.discovers()
     snapshot = web.snapshot | {
@@ -355,7 +361,7 @@ def test_what_a_person_added_to_a_snapshot_stays(web: Desk) -> None:
 
 @pytest.mark.requirement("discovery:atomic")
 def test_a_snapshot_that_cannot_be_written_leaves_the_old_one(
-    web: Desk, monkeypatch: pytest.MonkeyPatch
+    web: DiscoveryPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     web.serves([tool("a")])
     web.discovers()
@@ -378,7 +384,7 @@ def test_a_snapshot_that_cannot_be_written_leaves_the_old_one(
 
 
 @pytest.mark.requirement("discovery:pod")
-def test_only_what_this_server_needs_must_be_sound_in_the_pod(web: Desk) -> None:
+def test_only_what_this_server_needs_must_be_sound_in_the_pod(web: DiscoveryPod) -> None:
     web.serves([tool("a")], service={"environment": {"X": "x"}})
     pod = Path("claw-pod.yml")
     text = pod.read_text(encoding="utf-8")
@@ -415,10 +421,10 @@ def test_only_what_this_server_needs_must_be_sound_in_the_pod(web: Desk) -> None
 
 @pytest.mark.requirement("discovery:pod")
 def test_the_pod_file_is_named_by_option_and_its_directory_is_the_servers(
-    web: Desk, tmp_path: Path
+    web: DiscoveryPod, tmp_path: Path
 ) -> None:
     (tmp_path / "pod").mkdir()
-    inner = Desk(tmp_path / "pod")
+    inner = DiscoveryPod(tmp_path / "pod")
     inner.serves([tool("a")], pid="here.pid")
     for option in ("--pod", "--file", "-f"):
         assert web.claw("discover", "web", option, "pod/claw-pod.yml").exit_code == 0
@@ -428,7 +434,7 @@ def test_the_pod_file_is_named_by_option_and_its_directory_is_the_servers(
 
 @pytest.mark.requirement("discovery:tools-file", "discovery:source")
 def test_a_baked_list_counts_last_and_a_tool_that_cannot_be_granted_is_left_out_of_it(
-    web: Desk,
+    web: DiscoveryPod,
 ) -> None:
     Path("web").mkdir()
     listed = [

@@ -21,11 +21,10 @@ from typing import Any, NamedTuple
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tests.crash.kept import Kept, reply
-from tests.peers import Provider, Service
-from tests.wires import Body, Made, Wire, anthropic, openai, responses
+from tests.kept_responses import KeptResponses
+from tests.peers import Service, wire_of
+from tests.wires import Body, Made, Wire, responses
 
-_WIRES: tuple[Wire, ...] = (anthropic, responses, openai)
 TOOLS = {"write": "desk__trade", "read": "desk__balance"}
 NUMBER = {
     "type": "object",
@@ -75,31 +74,70 @@ class Books:
         self.listeners[order.partition(".")[0]](point)
 
 
+class Appended(NamedTuple):
+    """The last exchange of a conversation; ``port``: of the proxy's connection."""
+
+    sent: list[Body]
+    items: int
+    port: int
+
+
 @dataclass
-class Model(Provider):
-    """A model that makes the calls in the user's words, and checks the hidden rounds of all turns
-    so far in every request.
+class AppendingResponses(KeptResponses):
+    """What the provider keeps; it has every conversation that is named."""
+
+    _last: dict[str, Appended] = field(default_factory=dict)
+
+    def earlier(self, request: Body) -> list[Body]:
+        if name := request.get("conversation"):
+            self.conversations.setdefault(name, [])
+        return super().earlier(request)
+
+    def take_back(self, request: Body, port: int) -> None:
+        """Take back the last exchange of a conversation if nobody heard its answer.
+
+        A provider appends nothing for a client that is gone. So an exchange is taken back if the
+        same items come over another connection: the proxy that sent them has died. One that lives
+        uses its connection again.
+        """
+        name = request.get("conversation") or ""
+        last = self._last.get(name)
+        if last is not None and last.sent == request["input"] and last.port != port:
+            self.conversations[name] = self.conversations[name][: -last.items]
+            del self._last[name]
+
+    def append(self, request: Body, read: list[Body], response: Body, port: int) -> None:
+        self.keep(request, read, response)
+        if name := request.get("conversation"):
+            items = len(request["input"]) + len(response["output"])
+            self._last[name] = Appended(request["input"], items, port)
+
+
+@dataclass
+class PlanModel:
+    """The model of a ``Provider``: it makes the calls in the user's words, and checks the hidden
+    rounds of all turns so far in every request.
     """
 
     books: Books = field(default_factory=Books)
     made: dict[str, str] = field(default_factory=dict)
     """The order of each call, by its id."""
     replies: dict[str, bytes] = field(default_factory=dict)
-    kept: Kept = field(default_factory=Kept)
+    kept: AppendingResponses = field(default_factory=AppendingResponses)
     _numbers: count[int] = field(default_factory=count)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    async def answer(self, request: Request) -> Response:
-        wire = next(each for each in _WIRES if request.url.path.endswith(each.PATH))
+    async def __call__(self, request: Request) -> Response:
+        wire = wire_of(request.url.path)
         body = await request.json()
         said = self._said(wire, body)
-        scene = said[-1].partition(".")[0]
+        conversation = said[-1].partition(".")[0]
         self.books.passes(said[-1], "the model hears")
         try:
             port = request.client.port if request.client else 0
             return Response(self._answer(wire, body, port), media_type="application/json")
         except Exception:  # noqa: BLE001 - recorded for the test, which itself gets only an error response
-            self.books.faults[scene].append(traceback.format_exc())
+            self.books.faults[conversation].append(traceback.format_exc())
             return JSONResponse(wire.error("fault", "see the books"), status_code=400)
 
     def _said(self, wire: Wire, body: Body) -> list[str]:
@@ -115,7 +153,8 @@ class Model(Provider):
         if wire is not responses:
             return self._reply(wire, body, self._said(wire, body))
         with self._lock:
-            transcript = self.kept.transcript(body, port)
+            self.kept.take_back(body, port)
+            transcript = self.kept.read(body)
         whole = {
             name: value
             for name, value in body.items()
@@ -123,7 +162,7 @@ class Model(Provider):
         }
         whole["input"] = transcript
         made = self._reply(wire, whole, self._said(wire, whole))
-        self.kept.keep(body, transcript, made, port)
+        self.kept.append(body, transcript, json.loads(made), port)
         return made
 
     def _reply(self, wire: Wire, body: Body, said: Sequence[str]) -> bytes:
@@ -154,7 +193,12 @@ class Model(Provider):
     def _write(self, wire: Wire, text: str, calls: list[Made], body: Body) -> bytes:
         if wire is not responses:
             return wire.reply(text, calls, {})
-        return reply(text, calls, next(self._numbers), store=body.get("store") is not False)
+        number = next(self._numbers)
+        output = [responses.message(text, f"msg_{number}")] if text else []
+        output += [responses.function_call(call.id, call.name, call.arguments) for call in calls]
+        is_stored = body.get("store") is not False
+        response = responses.response(*output, id=f"resp_{number}", store=is_stored)
+        return json.dumps(response).encode()
 
     def _check_told(self, wire: Wire, transcript: Sequence[Body], expected: list[str]) -> None:
         """Check that the request has every hidden call of the conversation in

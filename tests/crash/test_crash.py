@@ -2,9 +2,9 @@
 (docs/decisions/0015-at-most-once.md).
 
 ``make soak`` dies a thousand times, each time with another seed. A failure names its seed and its
-scene:
+conversation:
 
-    CLAW_CRASH_SEED=1 CLAW_CRASH_SCENE=a7 pytest tests/crash
+    CLAW_CRASH_SEED=1 CLAW_CRASH_CONVERSATION=a7 pytest tests/crash
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ import anthropic
 import openai
 import pytest
 
+from tests.crash.conversation import WITHOUT, CrashConversation, dooms
 from tests.crash.faults import WITH_IDS, WITHIN, Doom
-from tests.crash.peers import Books, Counting, Model
-from tests.crash.scene import WITHOUT, Scene, dooms
+from tests.crash.peers import Books, Counting, PlanModel
+from tests.peers import Provider
 
 DEATHS = int(os.environ.get("CLAW_CRASHES", "100"))
 SEED = os.environ.get("CLAW_CRASH_SEED", "1")
-ONLY = os.environ.get("CLAW_CRASH_SCENE")
-_A_SCENE = 10
+ONLY = os.environ.get("CLAW_CRASH_CONVERSATION")
+_A_CONVERSATION = 10
 REAL = (
     "before record_intent",
     "behind record_intent",
@@ -46,13 +47,13 @@ _AT_ONCE = 20
 
 
 @pytest.fixture(scope="module")
-def world() -> Iterator[tuple[Model, Counting]]:
+def world() -> Iterator[tuple[Provider, Counting]]:
     books = Books()
-    model, service = Model(books=books), Counting(books=books)
-    model.start()
+    provider, service = Provider(model=PlanModel(books)), Counting(books=books)
+    provider.start()
     service.start()
-    yield model, service
-    model.stop()
+    yield provider, service
+    provider.stop()
     service.stop()
 
 
@@ -70,24 +71,24 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.requirement("crash:goes-on")
 @pytest.mark.requirement("audit:verify-benign")
 def test_a_proxy_dies_again_and_again_and_no_write_is_made_twice(
-    tmp_path: Path, world: tuple[Model, Counting]
+    tmp_path: Path, world: tuple[Provider, Counting]
 ) -> None:
-    numbers = [int(ONLY.removeprefix("a"))] if ONLY else range(-(-DEATHS // _A_SCENE))
-    scenes = [
-        Scene(
+    numbers = [int(ONLY.removeprefix("a"))] if ONLY else range(-(-DEATHS // _A_CONVERSATION))
+    conversations = [
+        CrashConversation(
             f"a{number}",
             f"{SEED}/a{number}",
             tmp_path / f"a{number}",
             *world,
-            dooms(SEED, number, _A_SCENE),
+            dooms(SEED, number, _A_CONVERSATION),
         )
         for number in numbers
     ]
-    _play(scenes)
-    died = set(_died(scenes))
-    deaths = sum(scene.proxy.deaths for scene in scenes)
+    _play(conversations)
+    died = set(_died(conversations))
+    deaths = sum(conversation.proxy.deaths for conversation in conversations)
     print(f"{deaths} deaths at {len(died)} points, seed {SEED}")
-    assert deaths == sum(len(scene.dooms) for scene in scenes)
+    assert deaths == sum(len(conversation.dooms) for conversation in conversations)
     if not ONLY:
         assert not {*WITHIN, *WITH_IDS, *WITHOUT} - died, "every point was died at"
 
@@ -96,52 +97,59 @@ def test_a_proxy_dies_again_and_again_and_no_write_is_made_twice(
 @pytest.mark.requirement("mcp:at-most-once")
 @pytest.mark.requirement("crash:goes-on")
 def test_the_real_proxy_dies_at_the_steps_that_matter_and_no_write_is_made_twice(
-    tmp_path: Path, world: tuple[Model, Counting]
+    tmp_path: Path, world: tuple[Provider, Counting]
 ) -> None:
-    scenes = [
-        Scene(name, f"{SEED}/{name}", tmp_path / name, *world, [Doom(point, 1) for point in points])
+    conversations = [
+        CrashConversation(
+            name, f"{SEED}/{name}", tmp_path / name, *world, [Doom(point, 1) for point in points]
+        )
         for name, points in (
             ("m1", REAL[::2]),
             ("m4", REAL[1::2]),
         )  # Messages over MCP, and a conversation
     ]
-    _play(scenes, lambda scene: scene.play(real=True))
-    assert sorted(_died(scenes)) == sorted([*REAL, *WITH_IDS])
+    _play(conversations, lambda conversation: conversation.play(real=True))
+    assert sorted(_died(conversations)) == sorted([*REAL, *WITH_IDS])
 
 
 @pytest.mark.timeout(60 + 2 * DEATHS)
 @pytest.mark.requirement("workers:at-most-once")
 @pytest.mark.requirement("crash:at-most-once")
 def test_workers_die_again_and_again_and_no_write_is_made_twice(
-    tmp_path: Path, world: tuple[Model, Counting]
+    tmp_path: Path, world: tuple[Provider, Counting]
 ) -> None:
-    deaths = 2 * _A_SCENE
+    deaths = 2 * _A_CONVERSATION
     names = [ONLY] if ONLY else [f"w{number}" for number in range(max(1, 2 * DEATHS // deaths))]
-    scenes = [Scene(name, f"{SEED}/{name}", tmp_path / name, *world, []) for name in names]
-    _play(scenes, lambda scene: scene.play_with_workers(deaths))
-    assert len(_died(scenes)) >= deaths * len(scenes)
+    conversations = [
+        CrashConversation(name, f"{SEED}/{name}", tmp_path / name, *world, []) for name in names
+    ]
+    _play(conversations, lambda conversation: conversation.play_with_workers(deaths))
+    assert len(_died(conversations)) >= deaths * len(conversations)
 
 
-def _died(scenes: list[Scene]) -> list[str]:
+def _died(conversations: list[CrashConversation]) -> list[str]:
     """Return the points at which their proxies died."""
     return [
         line
-        for scene in scenes
-        for line in (scene.home / "died").read_text(encoding="utf-8").splitlines()
+        for conversation in conversations
+        for line in (conversation.home / "died").read_text(encoding="utf-8").splitlines()
     ]
 
 
-def _play(scenes: list[Scene], run: Callable[[Scene], None] = Scene.play) -> None:
+def _play(
+    conversations: list[CrashConversation],
+    run: Callable[[CrashConversation], None] = CrashConversation.play,
+) -> None:
     failed: list[str] = []
 
-    def play(scene: Scene) -> None:
+    def play(conversation: CrashConversation) -> None:
         try:
-            run(scene)
+            run(conversation)
         except BaseException:  # noqa: BLE001 - reported with the variables that repeat it
             failed.append(
-                f"CLAW_CRASH_SEED={SEED} CLAW_CRASH_SCENE={scene.name}\n{traceback.format_exc()}"
+                f"CLAW_CRASH_SEED={SEED} CLAW_CRASH_CONVERSATION={conversation.name}\n{traceback.format_exc()}"
             )
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        list(pool.map(play, scenes))
+        list(pool.map(play, conversations))
     assert not failed, "\n".join(failed)

@@ -19,6 +19,7 @@ import pytest
 from tests.crash.peers import NUMBER, Books, Counting
 from tests.crash.test_crash import SEED
 from tests.crash.unheard import AGENT, TalkativeModel, Unheard
+from tests.peers import Provider
 from tests.proxy.pod import Pod
 from tests.proxy.test_workers import workers
 from tests.state.server import shared_state
@@ -35,25 +36,26 @@ _REPLICAS = 2
 def pod(tmp_path: Path) -> Iterator[Pod]:
     """Yield a pod with one agent, whose proxy is not started."""
     books = Books()
-    model, service = TalkativeModel(books=books), Counting(books=books)
-    model.start()
+    provider, service = Provider(model=TalkativeModel(books)), Counting(books=books)
+    provider.start()
     service.start()
-    made = Pod(tmp_path, model, service, script=NARROW)
+    made = Pod(tmp_path, provider, service, script=NARROW)
     made.agent(AGENT, made.tool("trade", "POST", schema=NUMBER))
     yield made
     made.stop()
-    model.stop()
+    provider.stop()
     service.stop()
 
 
 def play(
     name: str, pod: Pod, proxies: list[Pod], kill: object = None, restart: object = None
 ) -> None:
-    assert isinstance(pod.provider, TalkativeModel)
-    scene = Unheard(
-        name, f"{SEED}/{name}", proxies, pod.provider, kill or _kill, restart or Pod.start
+    model = pod.provider.model
+    assert isinstance(model, TalkativeModel)
+    conversation = Unheard(
+        name, f"{SEED}/{name}", proxies, model, kill or _kill, restart or Pod.start
     )  # type: ignore[arg-type]
-    tally = scene.play(_SHARE)
+    tally = conversation.play(_SHARE)
     print(f"{name}: {tally}, seed {SEED}")
     assert tally.cut
     assert tally.repeated == 0

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import httpx2
 
-from tests.crash.peers import Books, Effect, Model
+from tests.crash.peers import AppendingResponses, Books, Effect, PlanModel
 from tests.proxy.pod import Pod, headers
 from tests.proxy.unread import UnreadAnswer, request
 from tests.waiting import eventually
@@ -39,7 +39,7 @@ _PLAN = '[["write"]]'
 
 
 @dataclass
-class TalkativeModel(Model):
+class TalkativeModel(PlanModel):
     """The model, whose answers are as long as a trial wants them."""
 
     lengths: dict[str, int] = field(default_factory=dict)
@@ -134,7 +134,7 @@ class Unheard:
         for each in trials:
             self._check_write(each)
             self.tally.unmade += not self._effects(each)
-        self.model.kept.responses.clear()  # No trial goes on from one, and they are large
+        self.model.kept = AppendingResponses()  # No trial goes on from one, and they are large
 
     def _ask(self) -> Trial:
         name = f"{self.name}.{self.tally.answers}"

@@ -13,19 +13,17 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse
 
 from claw_compile.compiler import compile_pod
 from tests.docs.pages import ENTRANCES, blocks
-from tests.peers import Peer, Service
+from tests.one_call import OneCallModel
+from tests.peers import Provider, Service
 from tests.proxy.pod import Pod
 from tests.proxy.test_compiled import composed
 from tests.waiting import free_port
-from tests.wires import anthropic, openai
 
 KEY = "sk-of-the-provider-0001"
 SECRET_FACT = "forty-two"
@@ -60,29 +58,11 @@ LOOK_UP = {
 
 
 @dataclass
-class Teller(Peer):
-    """A provider of both protocols: it calls the tool that it is offered, and
-    answers with the result.
-    """
-
-    async def answer(self, request: Request) -> Response:
-        body = json.loads(await request.body())
-        chat = request.url.path.endswith("/chat/completions")
-        if SECRET_FACT in json.dumps(body["messages"]):
-            return JSONResponse(openai.completion(ANSWER) if chat else anthropic.message(ANSWER))
-        name = "api__look_up"
-        call = openai.completion(None, calls=[("call1", name, {})])
-        return JSONResponse(
-            call if chat else anthropic.message(anthropic.tool_use("call1", name, {}))
-        )
-
-
-@dataclass
-class Desk:
+class DocumentedPod:
     """The running pod."""
 
     pod: Pod
-    provider: Teller
+    provider: Provider
     public: Path
     """The directory of the CA's public files, for runners."""
 
@@ -144,17 +124,20 @@ def start_arguments(mode: str) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+def documented(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DocumentedPod]:
     """Yield a pod started with the command of the transparent entrance's page,
     which is that of all three entrances.
     """
     home = tmp_path_factory.mktemp("desk")
-    provider, service = Teller(), Service()
+    model = OneCallModel(
+        tool="api__look_up", marker=SECRET_FACT, words=ANSWER, is_one_conversation=False
+    )
+    provider, service = Provider(model=model), Service()
     provider.start()
     service.start()
     service.routes["GET", "/look-up"] = JSONResponse({"answer": SECRET_FACT})
     compiled(home, {mode: mode for mode in PAGES}, service.url, provider.url)
-    pod: Any = Pod(home, provider, service)  # type: ignore[arg-type]  # a provider that needs no script
+    pod = Pod(home, provider, service)
     pod.environment = composed(home)
     verb = [
         sys.executable,
@@ -171,7 +154,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
         "-w",
         str(home / "flows"),
     )
-    yield Desk(pod, provider, home / ".claw-ca" / "public")
+    yield DocumentedPod(pod, provider, home / ".claw-ca" / "public")
     pod.stop()
     provider.stop()
     service.stop()

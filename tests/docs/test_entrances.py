@@ -20,7 +20,7 @@ from tests.docs.conftest import (
     CA,
     KEY,
     PAGES,
-    Desk,
+    DocumentedPod,
     compiled,
     compiled_env,
     start_arguments,
@@ -42,14 +42,14 @@ CODE = [run for run in RUNS if run[1].language != "sh"]
 COMMANDS = [run for run in RUNS if run[1].language == "sh"]
 
 
-def ran(desk: Desk, mode: str, command: list[str], **more: str) -> str:
+def ran(documented: DocumentedPod, mode: str, command: list[str], **more: str) -> str:
     """Run the command with nothing but the environment of this entrance's agent;
     return its output.
     """
-    environment = desk.environment(mode) | more
+    environment = documented.environment(mode) | more
     done = subprocess.run(
         command,
-        cwd=desk.pod.home / "runner",
+        cwd=documented.pod.home / "runner",
         env=environment,
         capture_output=True,
         text=True,
@@ -60,12 +60,12 @@ def ran(desk: Desk, mode: str, command: list[str], **more: str) -> str:
     return done.stdout
 
 
-def of_code(desk: Desk, block: Block) -> list[str]:
+def of_code(documented: DocumentedPod, block: Block) -> list[str]:
     """Return the command that runs the code of a page."""
     if block.language == "python":
         return [sys.executable, "-c", block.text]
     install()
-    modules = desk.pod.home / "runner" / "node_modules"
+    modules = documented.pod.home / "runner" / "node_modules"
     if not modules.exists():
         modules.symlink_to(JAVASCRIPT / "node_modules")
     file = modules.parent / "code.mjs"
@@ -76,11 +76,11 @@ def of_code(desk: Desk, block: Block) -> list[str]:
 @pytest.mark.requirement("docs:code-runs")
 @pytest.mark.parametrize(("mode", "block"), CODE, ids=str)
 def test_the_code_of_a_page_gets_an_answer_that_a_hidden_call_went_into(
-    desk: Desk, mode: str, block: Block
+    documented: DocumentedPod, mode: str, block: Block
 ) -> None:
-    before = len(desk.pod.provider.received)
-    assert ANSWER in ran(desk, mode, of_code(desk, block))
-    asked = desk.pod.provider.received[before:]
+    before = len(documented.pod.provider.received)
+    assert ANSWER in ran(documented, mode, of_code(documented, block))
+    asked = documented.pod.provider.received[before:]
     assert len(asked) == 2
     assert all(
         KEY in {sent.headers.get("authorization", "")[7:], sent.headers.get("x-api-key")}
@@ -90,11 +90,13 @@ def test_the_code_of_a_page_gets_an_answer_that_a_hidden_call_went_into(
 
 @pytest.mark.requirement("docs:code-runs")
 @pytest.mark.parametrize(("mode", "block"), COMMANDS, ids=str)
-def test_the_commands_of_a_page_say_what_it_says(desk: Desk, mode: str, block: Block) -> None:
+def test_the_commands_of_a_page_say_what_it_says(
+    documented: DocumentedPod, mode: str, block: Block
+) -> None:
     page = block.page.read_text(encoding="utf-8")
     behind = page.split(block.text, 1)[1].removeprefix("```\n").strip().splitlines()[0]
     need("curl")
-    said = ran(desk, mode, ["bash", "-ec", block.text])
+    said = ran(documented, mode, ["bash", "-ec", block.text])
     promised = re.findall(r"`([^`]+)`", behind) if behind.startswith("This prints ") else [ANSWER]
     assert promised
     for words in promised:

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from claw_contract.log import EventType
-from tests.docs.conftest import Desk
+from tests.docs.conftest import DocumentedPod
 from tests.docs.pages import DOCS, rows, spans
 from tests.proxy.looking import (
     Saved,
@@ -39,15 +39,15 @@ FINDS: dict[str, Callable[[dict[str, Any]], bool]] = {
 
 
 @pytest.mark.requirement("docs:inspect")
-def test_the_filters_of_the_page_find_what_it_says(desk: Desk) -> None:
+def test_the_filters_of_the_page_find_what_it_says(documented: DocumentedPod) -> None:
     body = {"model": "gpt-4o", "messages": [{"role": "user", "content": "Look it up."}]}
-    token = desk.environment(AGENT)["OPENAI_API_KEY"]
-    url = f"{desk.pod.url}/v1/chat/completions"
+    token = documented.environment(AGENT)["OPENAI_API_KEY"]
+    url = f"{documented.pod.url}/v1/chat/completions"
     assert (
         httpx2.post(url, json=body, headers={"authorization": f"Bearer {token}"}).status_code == 200
     )
-    httpx2.get(f"{desk.pod.url}/health")
-    saved = Saved(desk.pod)
+    httpx2.get(f"{documented.pod.url}/health")
+    saved = Saved(documented.pod)
     flows = eventually(
         lambda: saved.flows() if saved.found("~u /health") else None,
         "flows are saved in their order",

@@ -14,7 +14,7 @@ import pytest
 
 from claw_mediate.core.model_policy import Intervention
 from tests.docs import code_says
-from tests.docs.conftest import Desk
+from tests.docs.conftest import DocumentedPod
 from tests.docs.pages import DOCS, ROOT, rows, spans
 from tests.not_tested import need
 from tests.waiting import eventually
@@ -158,20 +158,20 @@ UNTRUSTING = {
 @pytest.mark.requirement("docs:certificate-errors")
 @pytest.mark.parametrize("words", UNTRUSTING)
 def test_a_runtime_that_does_not_trust_the_ca_says_what_the_page_says(
-    desk: Desk, tmp_path: Path, words: str
+    documented: DocumentedPod, tmp_path: Path, words: str
 ) -> None:
     command = UNTRUSTING[words]
     need(command[0])
     proxied = {
-        "HTTPS_PROXY": desk.environment("proxy")["HTTPS_PROXY"],
-        "PATH": desk.environment("proxy")["PATH"],
+        "HTTPS_PROXY": documented.environment("proxy")["HTTPS_PROXY"],
+        "PATH": documented.environment("proxy")["PATH"],
     }
     environment = proxied | {
         "https_proxy": proxied["HTTPS_PROXY"],
         "HOME": str(tmp_path),
         "LC_ALL": "C",
     }
-    before = len(desk.pod.said())
+    before = len(documented.pod.said())
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, check=False, timeout=100
     )
@@ -185,6 +185,6 @@ def test_a_runtime_that_does_not_trust_the_ca_says_what_the_page_says(
         )
         assert f"`{known}…`" in PAGE.read_text(encoding="utf-8")
         eventually(
-            lambda: known in desk.pod.said()[before:],
+            lambda: known in documented.pod.said()[before:],
             "mitmproxy says it of a client that tells why it leaves",
         )

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.failures import planted
+from tests.failures.clocked_pod import Seen
+from tests.failures.failing_turn import GOOD_CALLS, FailingTurn
 from tests.failures.provider import BAD_REPLY, FAILURES, Failure, Ours
-from tests.failures.scene import GOOD_CALLS, Scene
-from tests.failures.stage import Seen
 from tests.failures.table import Phase, Told, cells, told
 from tests.wires import Wire, anthropic, openai
 
@@ -42,7 +42,7 @@ a spent turn does not run.
 async def test_a_failure_has_one_outcome(
     tmp_path: Path, failure: Failure, phase: Phase, stream: bool, dialect: Wire
 ) -> None:
-    seen = await Scene(tmp_path, dialect, phase, failure, stream=stream).play()
+    seen = await FailingTurn(tmp_path, dialect, phase, failure, stream=stream).play()
     expected = told(failure, phase, stream=stream)
     delivered(seen, expected, dialect, failure)
     tries = 0 if failure.until == "never listens" else expected.tries

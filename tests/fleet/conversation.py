@@ -14,8 +14,8 @@ import anthropic
 import httpx2
 import openai
 
+from tests.crash.conversation import BrokenOffError, CrashConversation
 from tests.crash.peers import orders
-from tests.crash.scene import BrokenOffError, Scene
 from tests.fleet.fleet import Fleet
 from tests.proxy.pod import authority, through
 
@@ -48,7 +48,7 @@ class Runner:
         return cls(gpt, fleet.pod.claude(agent, base_url="https://api.anthropic.com", **options))
 
 
-class Conversation(Scene):
+class Conversation(CrashConversation):
     """A conversation of turns that each may be served by another proxy; its number
     says its way and its agent.
     """

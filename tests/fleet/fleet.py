@@ -16,8 +16,9 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tests.crash.peers import NUMBER, Books, Counting, Model
+from tests.crash.peers import NUMBER, Books, Counting, PlanModel
 from tests.fleet.balancer import Balancer
+from tests.peers import Provider
 from tests.proxy.pod import Pod
 from tests.state.server import shared_state
 from tests.waiting import eventually, free_port
@@ -28,7 +29,7 @@ _DRAIN_MS = 30_000
 
 
 @dataclass
-class ThinkingModel(Model):
+class ThinkingModel(PlanModel):
     """The model, which takes its time, so that turns are under way at every step
     when a proxy is killed.
     """
@@ -37,9 +38,9 @@ class ThinkingModel(Model):
     longest: float = 0
     """The most seconds that a reply takes, after a tenth of that."""
 
-    async def answer(self, request: Request) -> Response:
+    async def __call__(self, request: Request) -> Response:
         await asyncio.sleep(self.thoughts.uniform(self.longest / 10, self.longest))
-        return await super().answer(request)
+        return await super().__call__(request)
 
 
 @dataclass
@@ -113,13 +114,14 @@ def _agents(pod: Pod) -> None:
 def fleet(home: Path) -> Iterator[Fleet]:
     """Run a fleet; its proxies have one CA, which the first makes."""
     books = Books()
-    model, service = ThinkingModel(books=books), WorkingService(books=books)
+    model, service = ThinkingModel(books), WorkingService(books=books)
+    provider = Provider(model=model)
     with contextlib.ExitStack() as running:
-        for peer in (model, service):
+        for peer in (provider, service):
             peer.start()
             running.callback(peer.stop)
         state = running.enter_context(shared_state(home / "state"))
-        pod = Pod(home, model, service)
+        pod = Pod(home, provider, service)
         running.callback(pod.clients.close)
         _agents(pod)
         shared = {

@@ -146,10 +146,11 @@ def test_proxies_are_killed_again_and_again_and_no_write_is_made_twice(running: 
         going = [pool.submit(talk.go_on, 1, over) for talk in talks]
         try:
             for proxy in itertools.cycle(running.proxies):
-                heard = len(running.model.received) + _PROGRESS + chance.randrange(20)
+                heard = len(running.pod.provider.received) + _PROGRESS + chance.randrange(20)
                 eventually(
                     lambda: (
-                        len(running.model.received) >= heard or any(each.done() for each in going)  # noqa: B023
+                        len(running.pod.provider.received) >= heard  # noqa: B023
+                        or any(each.done() for each in going)
                     ),
                     "turns go on",
                 )

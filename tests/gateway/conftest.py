@@ -6,17 +6,17 @@ from contextlib import contextmanager
 import pytest
 
 from tests.gateway.namespaces import RefusedError
-from tests.gateway.topology import Form, Scene, scene
+from tests.gateway.topology import Form, Topology, topology
 from tests.not_tested import need, skip_for_kernel
 from tests.waiting import eventually
 
 
 @contextmanager
-def _made(factory: pytest.TempPathFactory, form: Form, egress: str) -> Iterator[Scene]:
+def _made(factory: pytest.TempPathFactory, form: Form, egress: str) -> Iterator[Topology]:
     need("ip")
     need("nft")
     try:
-        with scene(factory.mktemp(form), form, egress) as made:
+        with topology(factory.mktemp(form), form, egress) as made:
             yield made
     except RefusedError as refused:
         skip_for_kernel("network namespaces", refused)
@@ -25,30 +25,30 @@ def _made(factory: pytest.TempPathFactory, form: Form, egress: str) -> Iterator[
 @pytest.fixture(scope="package", params=["compose", "classic", "kubernetes"])
 def every_form(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Scene]:
+) -> Iterator[Topology]:
     with _made(tmp_path_factory, request.param, "deny") as made:
         yield made
 
 
 @pytest.fixture(scope="package")
-def open_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def open_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topology]:
     """Yield a gateway that lets ungoverned traffic through."""
     with _made(tmp_path_factory, "classic", "allow") as made:
         yield made
 
 
 @pytest.fixture
-def pod(every_form: Scene) -> Scene:
+def pod(every_form: Topology) -> Topology:
     """Return the one pod of each form, cleared of the test before."""
     return _clean(every_form)
 
 
 @pytest.fixture
-def allowing(open_pod: Scene) -> Scene:
+def allowing(open_pod: Topology) -> Topology:
     return _clean(open_pod)
 
 
-def _clean(made: Scene) -> Scene:
+def _clean(made: Topology) -> Topology:
     def over() -> bool:
         asked, ended = (
             {event["turn_id"] for event in made.pod.log() if event["type"] in kinds}

@@ -11,7 +11,7 @@ import httpx2
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from tests.gateway.topology import Scene
+from tests.gateway.topology import Topology
 from tests.waiting import DEADLINE
 
 OPENAI = "api.openai.com"
@@ -33,7 +33,7 @@ class Heard:
         return int(self.data.split(b" ", 2)[1])
 
 
-def bytes_to(scene: Scene, host: str, port: int, data: bytes) -> bytes:
+def bytes_to(topology: Topology, host: str, port: int, data: bytes) -> bytes:
     """Send these bytes and return the answer. Raises ``OSError`` if nobody can be reached."""
 
     def said() -> bytes:
@@ -41,10 +41,12 @@ def bytes_to(scene: Scene, host: str, port: int, data: bytes) -> bytes:
             connection.sendall(data)
             return _all(connection)
 
-    return scene.runner.inside(said)
+    return topology.runner.inside(said)
 
 
-def over_tls(scene: Scene, host: str, name: str | None, data: bytes, tunnel: str = "") -> Heard:
+def over_tls(
+    topology: Topology, host: str, name: str | None, data: bytes, tunnel: str = ""
+) -> Heard:
     """Send these bytes over TLS, trusting every certificate.
 
     ``name``: the one in the handshake; ``tunnel``: the destination, through the forward proxy at
@@ -65,7 +67,7 @@ def over_tls(scene: Scene, host: str, name: str | None, data: bytes, tunnel: str
             signer = certificate.issuer.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
             return Heard(str(signer), _all(connection))
 
-    return scene.runner.inside(said)
+    return topology.runner.inside(said)
 
 
 def _connected(host: str, tunnel: str) -> socket.socket:
@@ -80,19 +82,19 @@ def head(line: str, *headers: str) -> bytes:
     return "\r\n".join([f"{line} HTTP/1.1", "connection: close", *headers, "", ""]).encode()
 
 
-def post(scene: Scene, url: str, body: Any, **how: Any) -> httpx2.Response:
+def post(topology: Topology, url: str, body: Any, **how: Any) -> httpx2.Response:
     """Send a request of the agent with the SDKs' client; the TLS handshake names
     OpenAI, whatever the URL.
     """
     extensions = {"sni_hostname": how.pop("name", OPENAI)}
-    headers = {"authorization": f"Bearer {scene.token}", **how.pop("headers", {})}
+    headers = {"authorization": f"Bearer {topology.token}", **how.pop("headers", {})}
 
     def said() -> httpx2.Response:
-        trust = ssl.create_default_context(cafile=scene.bundle)
+        trust = ssl.create_default_context(cafile=topology.bundle)
         with httpx2.Client(verify=trust, trust_env=False, timeout=DEADLINE, **how) as client:
             return client.post(url, json=body, headers=headers, extensions=extensions)
 
-    return scene.runner.inside(said)
+    return topology.runner.inside(said)
 
 
 def _all(connection: socket.socket) -> bytes:

@@ -28,14 +28,14 @@ from tests.gateway.topology import (
     PUBLIC,
     SHELF,
     SHELF_PORT,
-    Scene,
+    Topology,
 )
 from tests.peers import Service, text
 from tests.waiting import DEADLINE
 
 
 @pytest.fixture(autouse=True)
-def _route(pod: Scene) -> Iterator[None]:
+def _route(pod: Topology) -> Iterator[None]:
     ways = (
         (f"default via {v4('net1', 1)}", f"::/0 via {v6('net1', 1)}")
         if pod.form == "compose"
@@ -46,7 +46,7 @@ def _route(pod: Scene) -> Iterator[None]:
     pod.runner.ip(*(f"route del {way}" for way in ways))
 
 
-def nobody_heard(pod: Scene) -> bool:
+def nobody_heard(pod: Topology) -> bool:
     return not any(
         peer.received for peer in (pod.provider, pod.elsewhere, pod.open, pod.desk, pod.shelf)
     )
@@ -64,7 +64,7 @@ def nobody_heard(pod: Scene) -> bool:
         "the tool service",
     ],
 )
-def test_no_other_port_of_anybody_is_reached(pod: Scene, host: str, port: int) -> None:
+def test_no_other_port_of_anybody_is_reached(pod: Topology, host: str, port: int) -> None:
     with pytest.raises(
         ConnectionRefusedError
     ):  # no time-out, for which the runner would wait for minutes
@@ -74,7 +74,7 @@ def test_no_other_port_of_anybody_is_reached(pod: Scene, host: str, port: int) -
 
 @pytest.mark.requirement("transparent:no-way-round")
 @pytest.mark.parametrize("host", [PROVIDER, PROVIDER_6], ids=["over IPv4", "over IPv6"])
-def test_quic_is_refused_so_that_it_falls_back(pod: Scene, host: str) -> None:
+def test_quic_is_refused_so_that_it_falls_back(pod: Topology, host: str) -> None:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with pod.world.inside(lambda: socket.socket(family, socket.SOCK_DGRAM)) as provider:
         provider.bind((host, 443))
@@ -99,7 +99,7 @@ def test_quic_is_refused_so_that_it_falls_back(pod: Scene, host: str) -> None:
 @pytest.mark.parametrize(
     "host", [PROVIDER, PROVIDER_6, ELSEWHERE, DESK], ids=["provider", "IPv6", "other", "tool"]
 )
-def test_plain_http_is_refused_whatever_host_it_names(pod: Scene, host: str) -> None:
+def test_plain_http_is_refused_whatever_host_it_names(pod: Topology, host: str) -> None:
     credential = f"authorization: Bearer {pod.token}"
     for named in (OPENAI, OTHER, host):
         for target in ("/balance", f"http://{OPENAI}/v1/models"):
@@ -122,7 +122,7 @@ def test_plain_http_is_refused_whatever_host_it_names(pod: Scene, host: str) -> 
     ],
     ids=["bytes", "ssh", "half a handshake", "HTTP/2 unannounced"],
 )
-def test_bytes_that_are_not_http_go_nowhere(pod: Scene, port: int, data: bytes) -> None:
+def test_bytes_that_are_not_http_go_nowhere(pod: Topology, port: int, data: bytes) -> None:
     def said() -> bytes:
         with socket.create_connection((PROVIDER, port), timeout=DEADLINE) as connection:
             connection.sendall(data)
@@ -157,7 +157,7 @@ def test_bytes_that_are_not_http_go_nowhere(pod: Scene, port: int, data: bytes) 
     ],
 )
 def test_a_handshake_that_names_no_governed_host_fails(
-    pod: Scene, host: str, name: str | None
+    pod: Topology, host: str, name: str | None
 ) -> None:
     with pytest.raises(ssl.SSLError, match="EOF"):
         over_tls(
@@ -173,7 +173,7 @@ def test_a_handshake_that_names_no_governed_host_fails(
 @pytest.mark.requirement("transparent:names-decide")
 @pytest.mark.parametrize("host", [ELSEWHERE, DESK, PUBLIC])
 def test_a_governed_name_at_a_foreign_address_goes_to_the_configured_provider_alone(
-    pod: Scene, host: str
+    pod: Topology, host: str
 ) -> None:
     pod.provider.says(text("From the provider."))
     answer = post(pod, f"https://{host}{CHAT}", ASKED, headers={"host": OTHER})
@@ -189,7 +189,7 @@ def test_a_governed_name_at_a_foreign_address_goes_to_the_configured_provider_al
 @pytest.mark.parametrize(
     "asked", [f"CONNECT {DESK}:4000", f"CONNECT {PROVIDER}:443", f"GET http://{DESK}:4000/balance"]
 )
-def test_the_forward_proxy_beside_it_is_no_way_round_either(pod: Scene, asked: str) -> None:
+def test_the_forward_proxy_beside_it_is_no_way_round_either(pod: Topology, asked: str) -> None:
     assert b" 403 " in bytes_to(
         pod, pod.front, 8082, head(asked, f"host: {OPENAI}", "authorization: Bearer own")
     )
@@ -198,7 +198,7 @@ def test_the_forward_proxy_beside_it_is_no_way_round_either(pod: Scene, asked: s
 
 @pytest.mark.requirement("transparent:no-way-round")
 def test_who_knocks_at_the_transparent_port_itself_gets_nowhere_and_stops_nobody(
-    pod: Scene,
+    pod: Topology,
 ) -> None:
     with pytest.raises((ssl.SSLError, ConnectionError)):
         over_tls(pod, pod.front, OTHER, head("GET /", f"host: {OTHER}"))
@@ -212,7 +212,7 @@ def test_who_knocks_at_the_transparent_port_itself_gets_nowhere_and_stops_nobody
 
 
 @pytest.mark.requirement("transparent:dns")
-def test_in_a_kubernetes_pod_the_clusters_dns_is_asked_and_no_other(pod: Scene) -> None:
+def test_in_a_kubernetes_pod_the_clusters_dns_is_asked_and_no_other(pod: Topology) -> None:
     if pod.form != "kubernetes":
         return  # the other forms have a resolver in their own network, or none
     heard = []
@@ -232,7 +232,9 @@ def test_in_a_kubernetes_pod_the_clusters_dns_is_asked_and_no_other(pod: Scene) 
 
 
 @pytest.mark.requirement("transparent:surfaces")
-def test_in_a_kubernetes_pod_a_surface_is_reached_on_its_port_and_on_no_other(pod: Scene) -> None:
+def test_in_a_kubernetes_pod_a_surface_is_reached_on_its_port_and_on_no_other(
+    pod: Topology,
+) -> None:
     asked = head("GET /books", "host: shelf")
     if pod.form != "kubernetes":
         with pytest.raises(
@@ -251,7 +253,9 @@ def test_in_a_kubernetes_pod_a_surface_is_reached_on_its_port_and_on_no_other(po
 @pytest.mark.requirement("transparent:loopback")
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 @pytest.mark.parametrize("port", [80, 443])
-def test_a_runners_own_pod_is_its_own_whatever_the_port(pod: Scene, host: str, port: int) -> None:
+def test_a_runners_own_pod_is_its_own_whatever_the_port(
+    pod: Topology, host: str, port: int
+) -> None:
     own = Service()
     own.start(pod.runner.listener(host, port))
     try:
@@ -267,7 +271,7 @@ def test_a_runners_own_pod_is_its_own_whatever_the_port(pod: Scene, host: str, p
     ("host", "port"), [(PROVIDER, 443), (PROVIDER_6, 443), (PROVIDER, 8443), (DESK, 80)]
 )
 def test_who_sends_through_the_loopback_device_what_is_for_others_reaches_nobody(
-    pod: Scene, host: str, port: int
+    pod: Topology, host: str, port: int
 ) -> None:
     def knocks() -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -10,13 +10,13 @@ from starlette.responses import JSONResponse
 from tests.gateway.compiled import OPENAI_KEY
 from tests.gateway.reaching import CHAT, OPENAI, bytes_to, head, over_tls, post
 from tests.gateway.test_runners import ASKED
-from tests.gateway.topology import ELSEWHERE, OTHER, PROVIDER, PROVIDER_6, PROXY, Scene
+from tests.gateway.topology import ELSEWHERE, OTHER, PROVIDER, PROVIDER_6, PROXY, Topology
 from tests.peers import text
 
 
 @pytest.mark.requirement("transparent:not-opened")
 def test_another_host_shows_its_own_certificate_and_hears_what_the_runner_says(
-    allowing: Scene,
+    allowing: Topology,
 ) -> None:
     allowing.elsewhere.routes["GET", "/"] = JSONResponse({"who": "other"})
     heard = over_tls(allowing, ELSEWHERE, OTHER, head("GET /", f"host: {OTHER}"))
@@ -31,7 +31,7 @@ def test_another_host_shows_its_own_certificate_and_hears_what_the_runner_says(
 )
 @pytest.mark.parametrize("host", [PROVIDER, PROVIDER_6], ids=["IPv4", "IPv6"])
 def test_without_a_governed_name_a_provider_is_a_host_like_others_and_gets_no_key(
-    allowing: Scene, host: str, name: str | None
+    allowing: Topology, host: str, name: str | None
 ) -> None:
     heard = over_tls(
         allowing, host, name, head("GET /v1/models", f"host: {OPENAI}", "authorization: Bearer own")
@@ -44,7 +44,7 @@ def test_without_a_governed_name_a_provider_is_a_host_like_others_and_gets_no_ke
 
 @pytest.mark.requirement("transparent:names-decide")
 def test_a_governed_name_at_an_address_that_is_not_governed_goes_to_the_provider_and_not_there(
-    allowing: Scene,
+    allowing: Topology,
 ) -> None:
     allowing.provider.says(text("From the provider."))
     answer = post(allowing, f"https://{ELSEWHERE}{CHAT}", ASKED, headers={"host": OTHER})
@@ -54,7 +54,9 @@ def test_a_governed_name_at_an_address_that_is_not_governed_goes_to_the_provider
 
 
 @pytest.mark.requirement("transparent:names-decide")
-def test_whom_a_key_is_given_to_is_not_for_the_runners_handshake_to_name(allowing: Scene) -> None:
+def test_whom_a_key_is_given_to_is_not_for_the_runners_handshake_to_name(
+    allowing: Topology,
+) -> None:
     allowing.provider.says(JSONResponse({"data": []}))
     asked = head("GET /v1/models", f"host: {OTHER}", f"authorization: Bearer {allowing.token}")
     heard = over_tls(allowing, allowing.front, OTHER, asked, tunnel=OPENAI)
@@ -65,7 +67,7 @@ def test_whom_a_key_is_given_to_is_not_for_the_runners_handshake_to_name(allowin
 
 @pytest.mark.requirement("egress:not-itself")
 def test_a_runner_that_leads_the_proxy_to_itself_makes_it_dial_once_and_no_more(
-    allowing: Scene,
+    allowing: Topology,
 ) -> None:
     assert allowing.pod.process is not None
     opened = Path(f"/proc/{allowing.pod.process.pid}/fd")
@@ -80,7 +82,7 @@ def test_a_runner_that_leads_the_proxy_to_itself_makes_it_dial_once_and_no_more(
 @pytest.mark.parametrize("named", [OPENAI, f"{OPENAI}:80", "API.OpenAI.com."])
 @pytest.mark.parametrize("host", [PROVIDER, ELSEWHERE])
 def test_over_plain_http_nobody_is_taken_for_a_provider(
-    allowing: Scene, host: str, named: str
+    allowing: Topology, host: str, named: str
 ) -> None:
     heard = bytes_to(
         allowing,
@@ -94,7 +96,7 @@ def test_over_plain_http_nobody_is_taken_for_a_provider(
 
 
 @pytest.mark.requirement("transparent:plain-http")
-def test_plain_http_of_others_passes_as_it_is(allowing: Scene) -> None:
+def test_plain_http_of_others_passes_as_it_is(allowing: Topology) -> None:
     allowing.open.routes["GET", "/news"] = JSONResponse({"what": "news"})
     assert bytes_to(allowing, ELSEWHERE, 80, head("GET /news", f"host: {OTHER}")).endswith(
         b'{"what":"news"}'
@@ -103,7 +105,7 @@ def test_plain_http_of_others_passes_as_it_is(allowing: Scene) -> None:
 
 @pytest.mark.requirement("transparent:passes-through")
 def test_what_is_not_mediated_is_forwarded_over_tls_that_is_verified_as_ours_is(
-    allowing: Scene,
+    allowing: Topology,
 ) -> None:
     allowing.provider.says(JSONResponse({"data": []}))
     asked = head("GET /v1/models", f"host: {OPENAI}", f"authorization: Bearer {allowing.token}")

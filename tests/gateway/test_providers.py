@@ -20,7 +20,7 @@ from starlette.responses import Response
 from tests.gateway.certificates import Authority
 from tests.gateway.reaching import CHAT, OPENAI, head, post
 from tests.gateway.test_runners import ASKED
-from tests.gateway.topology import GOVERNED, OTHER, PROVIDER, PROVIDER_6, Scene
+from tests.gateway.topology import GOVERNED, OTHER, PROVIDER, PROVIDER_6, Topology
 from tests.peers import Provider, text
 from tests.waiting import DEADLINE
 
@@ -28,7 +28,7 @@ CLAUDE = {"model": "claude-test", "max_tokens": 9, "messages": ASKED["messages"]
 
 
 @pytest.fixture
-def away(allowing: Scene) -> Iterator[Scene]:
+def away(allowing: Topology) -> Iterator[Topology]:
     """Stop the provider for one test, so that its address is free for others."""
     allowing.provider.stop()
     yield allowing
@@ -36,7 +36,7 @@ def away(allowing: Scene) -> Iterator[Scene]:
     allowing.provider.start(*places, certificate=allowing.home / f"{GOVERNED[0]}.pem")
 
 
-def is_refused(pod: Scene) -> None:
+def is_refused(pod: Topology) -> None:
     """Check the errors of mediated requests in both dialects, and of a forwarded one."""
     for host, path, body in (
         (OPENAI, CHAT, ASKED),
@@ -50,7 +50,7 @@ def is_refused(pod: Scene) -> None:
         assert PROVIDER not in answer.text
 
 
-def asked(pod: Scene) -> ssl.SSLSocket:
+def asked(pod: Topology) -> ssl.SSLSocket:
     """Return the connection of a runner that has asked for a stream.
 
     Call it within the runner's network.
@@ -72,7 +72,7 @@ def asked(pod: Scene) -> ssl.SSLSocket:
 @pytest.mark.requirement("transparent:provider-verified")
 @pytest.mark.parametrize("wrong", ["its CA", "its name"])
 def test_whoever_has_no_certificate_of_the_provider_is_told_nothing(
-    away: Scene, tmp_path: Path, wrong: str
+    away: Topology, tmp_path: Path, wrong: str
 ) -> None:
     signs = (
         Authority(tmp_path, "provider-ca").signs(*GOVERNED)
@@ -88,14 +88,14 @@ def test_whoever_has_no_certificate_of_the_provider_is_told_nothing(
 
 
 @pytest.mark.requirement("transparent:provider-down")
-def test_a_provider_that_is_down_is_told_in_the_runners_dialect(away: Scene) -> None:
+def test_a_provider_that_is_down_is_told_in_the_runners_dialect(away: Topology) -> None:
     is_refused(away)
 
 
 @pytest.mark.requirement("transparent:provider-slow")
 @pytest.mark.parametrize("says_hello", [True, False], ids=["after the handshake", "before it"])
 def test_a_runner_that_leaves_a_silent_provider_takes_the_connection_along(
-    away: Scene, says_hello: bool
+    away: Topology, says_hello: bool
 ) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(away.home / f"{GOVERNED[0]}.pem")
@@ -117,7 +117,7 @@ def test_a_runner_that_leaves_a_silent_provider_takes_the_connection_along(
 
 
 @pytest.mark.requirement("transparent:provider-slow")
-def test_a_stream_is_kept_alive_while_its_provider_takes_its_time(allowing: Scene) -> None:
+def test_a_stream_is_kept_alive_while_its_provider_takes_its_time(allowing: Topology) -> None:
     go = threading.Event()
 
     async def slow(_request: Request) -> Response:

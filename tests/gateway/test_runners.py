@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse
 
 from tests.gateway.compiled import ANTHROPIC_KEY, OPENAI_KEY, TOOL_TOKEN
 from tests.gateway.reaching import CHAT, OPENAI, over_tls, post
-from tests.gateway.topology import PROVIDER_6, PROXY_6, Scene
+from tests.gateway.topology import PROVIDER_6, PROXY_6, Topology
 from tests.not_tested import need
 from tests.peers import calls, text
 from tests.sdks.hearing import install
@@ -25,7 +25,7 @@ UNAWARE_JS = UNAWARE.parent.parent / "js" / "unaware.mjs"
 ASKED = {"model": "gpt-test", "messages": [{"role": "user", "content": "Go"}]}
 
 
-def sent(pod: Scene) -> list[tuple[str, str]]:
+def sent(pod: Topology) -> list[tuple[str, str]]:
     """Return host and credential of each request to a provider."""
     heard = [asked.headers for asked in pod.provider.received]
     return [
@@ -38,7 +38,7 @@ def sent(pod: Scene) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("every_form", ["kubernetes"], indirect=True, scope="package")
 @pytest.mark.requirement("transparent:unaware")
 def test_unmodified_sdks_with_nothing_but_the_ca_and_the_token_complete_mediated_streaming_turns(
-    pod: Scene,
+    pod: Topology,
 ) -> None:
     pod.desk.routes["GET", "/balance"] = JSONResponse({"usd": 50_000})
     hidden, native = calls(("c1", "desk__balance", {})), calls(("n1", "shell", {}))
@@ -71,7 +71,7 @@ def test_unmodified_sdks_with_nothing_but_the_ca_and_the_token_complete_mediated
 
 
 @pytest.mark.requirement("transparent:unaware")
-def test_the_sdks_of_javascript_do_too_in_every_form(pod: Scene) -> None:
+def test_the_sdks_of_javascript_do_too_in_every_form(pod: Topology) -> None:
     install()
     pod.desk.routes["GET", "/balance"] = JSONResponse({"usd": 50_000})
     pod.provider.says(calls(("c1", "desk__balance", {})), text("You have it."))
@@ -89,13 +89,13 @@ def test_the_sdks_of_javascript_do_too_in_every_form(pod: Scene) -> None:
 
 
 @pytest.mark.requirement("transparent:unaware")
-def test_the_runners_environment_names_no_proxy_and_no_base_url(pod: Scene) -> None:
+def test_the_runners_environment_names_no_proxy_and_no_base_url(pod: Topology) -> None:
     values = set(pod.runner_env.values())
     assert values == {pod.token, "/mnt/ca-bundle.pem", "/mnt/ca-cert.pem"}
 
 
 @pytest.mark.requirement("transparent:no-rights")
-def test_the_proxy_itself_runs_without_root_and_without_a_capability(pod: Scene) -> None:
+def test_the_proxy_itself_runs_without_root_and_without_a_capability(pod: Topology) -> None:
     assert pod.pod.process is not None
     lines = Path(f"/proc/{pod.pod.process.pid}/status").read_text(encoding="ascii").splitlines()
     status = {name: value.split() for name, _, value in (line.partition(":") for line in lines)}
@@ -105,7 +105,7 @@ def test_the_proxy_itself_runs_without_root_and_without_a_capability(pod: Scene)
 
 
 @pytest.mark.requirement("transparent:ipv6")
-def test_over_ipv6_it_is_the_same(pod: Scene) -> None:
+def test_over_ipv6_it_is_the_same(pod: Topology) -> None:
     pod.provider.says(text("By six."))
     address = PROXY_6 if pod.form == "compose" else PROVIDER_6
     assert (
@@ -116,7 +116,7 @@ def test_over_ipv6_it_is_the_same(pod: Scene) -> None:
 
 
 @pytest.mark.requirement("transparent:ipv6")
-def test_the_proxy_itself_finds_its_way_over_ipv6(pod: Scene) -> None:
+def test_the_proxy_itself_finds_its_way_over_ipv6(pod: Topology) -> None:
     pod.gateway.run("ip", "neigh", "flush", "dev", "net2")
     connects = (
         f"import socket; socket.create_connection(({PROVIDER_6!r}, 8443), {DEADLINE}).close()"
@@ -133,7 +133,7 @@ def test_the_proxy_itself_finds_its_way_over_ipv6(pod: Scene) -> None:
 
 
 @pytest.mark.requirement("transparent:http2")
-def test_a_client_that_speaks_http2_is_mediated(pod: Scene) -> None:
+def test_a_client_that_speaks_http2_is_mediated(pod: Topology) -> None:
     pod.desk.routes["GET", "/balance"] = JSONResponse({"usd": 1})
     pod.provider.says(calls(("c1", "desk__balance", {})), text("In frames."))
     answer = post(pod, f"https://{pod.leads}{CHAT}", ASKED, http2=True)
@@ -142,7 +142,7 @@ def test_a_client_that_speaks_http2_is_mediated(pod: Scene) -> None:
 
 
 @pytest.mark.requirement("transparent:websocket")
-def test_a_websocket_to_a_provider_is_refused_with_426(pod: Scene) -> None:
+def test_a_websocket_to_a_provider_is_refused_with_426(pod: Topology) -> None:
     asked = (
         f"GET /v1/realtime HTTP/1.1\r\nhost: {OPENAI}\r\nconnection: upgrade, close\r\nupgrade: "
         "websocket\r\n"
@@ -155,7 +155,7 @@ def test_a_websocket_to_a_provider_is_refused_with_426(pod: Scene) -> None:
 
 @pytest.mark.requirement("transparent:three-entrances")
 def test_one_agent_uses_all_three_entrances_of_one_process_and_its_hidden_rounds_go_on(
-    pod: Scene,
+    pod: Topology,
 ) -> None:
     pod.desk.routes["GET", "/balance"] = JSONResponse({"usd": 3})
     entrances = (

@@ -75,7 +75,7 @@ def _says_ready() -> bool:
 
 
 @dataclass(frozen=True)
-class Scene:
+class Topology:
     """The whole topology, running.
 
     ``open``: a service at other ports and without TLS, where nothing may arrive.
@@ -148,11 +148,11 @@ class Scene:
         """Clear the records of the peers."""
         for peer in (self.provider, self.elsewhere, self.open, self.desk, self.shelf):
             peer.received.clear()
-        self.provider.script.clear()
+        self.provider.forget_script()
 
 
 @contextmanager
-def scene(home: Path, form: Form, egress: str = "deny") -> Iterator[Scene]:
+def topology(home: Path, form: Form, egress: str = "deny") -> Iterator[Topology]:
     """Set everything up, yield it, and remove it whatever fails.
 
     Raises ``RefusedError`` if the kernel makes no namespaces.
@@ -189,7 +189,7 @@ def scene(home: Path, form: Form, egress: str = "deny") -> Iterator[Scene]:
         pod.environment |= {"CLLAMA_KEEPALIVE_FIRST_MS": "300", "CLLAMA_KEEPALIVE_MS": "200"}
         ends.callback(pod.stop)
         pod.run()
-        yield Scene(
+        yield Topology(
             form,
             home,
             runner,

@@ -24,7 +24,7 @@ def tool(name: str, description: str = "Do it.", **more: Any) -> dict[str, Any]:
 
 
 @dataclass
-class Desk:
+class DiscoveryPod:
     """A directory with a pod whose service ``web`` is the server."""
 
     directory: Path
@@ -100,10 +100,10 @@ class Desk:
 
 
 @pytest.fixture
-def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DiscoveryPod:
     """An empty directory, which is that of the process."""
     monkeypatch.chdir(tmp_path)
-    return Desk(Path())
+    return DiscoveryPod(Path())
 
 
 def at(server: ListingServer, **claw: Any) -> dict[str, Any]:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.mcp.discovering import Desk, tool
+from tests.mcp.discovering import DiscoveryPod, tool
 
 PLANTED = "planted-credential-4711"
 
 
 @pytest.mark.requirement("discovery:broken-servers")
-def test_a_command_that_is_not_there_is_an_error_with_its_name(web: Desk) -> None:
+def test_a_command_that_is_not_there_is_an_error_with_its_name(web: DiscoveryPod) -> None:
     for command, why in (
         ("no-such-command", "No such file or directory"),
         ("./claw-pod.yml", "Permission denied"),
@@ -24,7 +24,7 @@ def test_a_command_that_is_not_there_is_an_error_with_its_name(web: Desk) -> Non
 
 
 @pytest.mark.requirement("discovery:broken-servers")
-def test_a_banner_on_standard_output_is_a_warning(web: Desk) -> None:
+def test_a_banner_on_standard_output_is_a_warning(web: DiscoveryPod) -> None:
     web.serves([tool("a")], fault="banner")
     result = web.discover()
     assert (result.exit_code, set(web.tools)) == (0, {"a"})
@@ -35,7 +35,7 @@ def test_a_banner_on_standard_output_is_a_warning(web: Desk) -> None:
 
 
 @pytest.mark.requirement("discovery:secrets", "discovery:broken-servers")
-def test_the_last_words_of_a_server_are_redacted_and_bounded(web: Desk) -> None:
+def test_the_last_words_of_a_server_are_redacted_and_bounded(web: DiscoveryPod) -> None:
     words = (
         "".join(f"line {number}\x1b[2J {'y' * 300}\n" for number in range(5000))
         + f"bad key {PLANTED}\n"
@@ -61,7 +61,7 @@ def test_the_last_words_of_a_server_are_redacted_and_bounded(web: Desk) -> None:
 
 
 @pytest.mark.requirement("discovery:server-requests")
-def test_requests_of_the_server_are_answered_and_are_no_answers(web: Desk) -> None:
+def test_requests_of_the_server_are_answered_and_are_no_answers(web: DiscoveryPod) -> None:
     web.serves([tool("a")], fault="asks", answers="answers")
     result = web.discover()
     assert result.exit_code == 0, result.output

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.mcp.discovering import Desk, tool
+from tests.mcp.discovering import DiscoveryPod, tool
 
 
 @pytest.mark.requirement("discovery:broken-servers")
-def test_versions_and_results_that_nobody_knows_are_refused(web: Desk) -> None:
+def test_versions_and_results_that_nobody_knows_are_refused(web: DiscoveryPod) -> None:
     web.serves([tool("a")], version="1999-01-01")
     known = "2026-07-28, 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05"
     assert (
@@ -24,7 +24,7 @@ def test_versions_and_results_that_nobody_knows_are_refused(web: Desk) -> None:
 
 
 @pytest.mark.requirement("discovery:eras")
-def test_a_server_of_the_stateless_era_is_asked_in_its_way(web: Desk) -> None:
+def test_a_server_of_the_stateless_era_is_asked_in_its_way(web: DiscoveryPod) -> None:
     web.serves([tool("a")], [tool("b")], fault="stateless", log="log")
     assert web.discovers().startswith("web: 2 tools of listed 1.0\n")
     assert "notifications/initialized" not in Path("log").read_text(encoding="utf-8")
@@ -32,7 +32,7 @@ def test_a_server_of_the_stateless_era_is_asked_in_its_way(web: Desk) -> None:
 
 @pytest.mark.requirement("discovery:eras")
 def test_a_server_that_chooses_the_stateless_era_in_the_handshake_is_asked_in_its_way(
-    web: Desk,
+    web: DiscoveryPod,
 ) -> None:
     web.serves([tool("a")], version="2026-07-28", log="log")
     assert web.discovers().startswith("web: 1 tool of listed 1.0\n")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from claw_mcp import client_protocol, discovery
-from tests.mcp.discovering import Desk, tool
+from tests.mcp.discovering import DiscoveryPod, tool
 from tests.waiting import eventually, growing_times
 
 CLAW = [sys.executable, "-c", "from claw_cli.app import main; main()"]
@@ -59,7 +59,7 @@ FAULTS: dict[str, str] = {
 
 @pytest.mark.requirement("discovery:broken-servers", "discovery:no-orphan", "discovery:pages")
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_broken_server_is_one_error(web: Desk, fault: str) -> None:
+def test_a_broken_server_is_one_error(web: DiscoveryPod, fault: str) -> None:
     Path("server.pid").touch()
     web.serves([tool("a")], [tool("b")], fault=fault, pid="server.pid")
     first, *rest = web.refuses().splitlines()
@@ -79,7 +79,7 @@ def test_a_broken_server_is_one_error(web: Desk, fault: str) -> None:
     ],
 )
 def test_a_server_that_does_not_answer_is_ended_after_its_time(
-    web: Desk, fault: str, step: str
+    web: DiscoveryPod, fault: str, step: str
 ) -> None:
     for seconds in growing_times(1.5):
         Path("server.pid").write_text("", encoding="utf-8")
@@ -99,7 +99,7 @@ def test_a_server_that_does_not_answer_is_ended_after_its_time(
 
 
 @pytest.mark.requirement("discovery:broken-servers")
-def test_a_list_that_no_compile_would_read_is_refused(web: Desk) -> None:
+def test_a_list_that_no_compile_would_read_is_refused(web: DiscoveryPod) -> None:
     Path("padding").write_text("x" * 60_000, encoding="utf-8")
     web.serves([tool(f"t{number}", "<PAD>") for number in range(80)], echoes=["PAD"])
     words = web.refuses(PAD="x" * 60_000)
@@ -121,7 +121,7 @@ def test_the_limits_of_a_discovery() -> None:
     ids=["term", "hangup", "interrupt", "kill"],
 )
 def test_a_signal_ends_the_server_and_its_own_children(
-    web: Desk, number: signal.Signals, code: int | None
+    web: DiscoveryPod, number: signal.Signals, code: int | None
 ) -> None:
     web.serves(fault="silent", child="child.pid", pid="server.pid")
     environ: dict[str, Any] = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
@@ -141,14 +141,14 @@ def test_a_signal_ends_the_server_and_its_own_children(
 
 
 @pytest.mark.requirement("discovery:no-orphan")
-def test_children_of_a_server_that_ended_by_itself_are_ended_too(web: Desk) -> None:
+def test_children_of_a_server_that_ended_by_itself_are_ended_too(web: DiscoveryPod) -> None:
     web.serves([tool("a")], child="child.pid")
     web.discovers()
     assert not is_alive(pid_of("child.pid"))
 
 
 @pytest.mark.requirement("discovery:progress")
-def test_a_terminal_shows_what_is_waited_for(web: Desk) -> None:
+def test_a_terminal_shows_what_is_waited_for(web: DiscoveryPod) -> None:
     web.serves([tool("a")], [tool("b")])
     ours, theirs = pty.openpty()
     environ: dict[str, Any] = {

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.mcp.discovering import Desk, at, tool
+from tests.mcp.discovering import DiscoveryPod, at, tool
 from tests.mcp.http_server import ListingServer
 from tests.waiting import nobody_listens
 
@@ -27,7 +27,7 @@ def server() -> Iterator[ListingServer]:
 
 
 @pytest.mark.requirement("discovery:http", "discovery:metadata")
-def test_the_address_is_the_pods_or_the_users(web: Desk, server: ListingServer) -> None:
+def test_the_address_is_the_pods_or_the_users(web: DiscoveryPod, server: ListingServer) -> None:
     web.write({"x-claw": {"mcp": {"path": "/deep/mcp"}}})
     unreachable = web.refuses("--timeout", "20")
     assert unreachable.startswith("error: web: http://web:8080/deep/mcp can't be reached, '")
@@ -47,7 +47,7 @@ def test_the_address_is_the_pods_or_the_users(web: Desk, server: ListingServer) 
 
 
 @pytest.mark.requirement("discovery:metadata")
-def test_the_image_is_recorded_as_it_is_written(web: Desk, server: ListingServer) -> None:
+def test_the_image_is_recorded_as_it_is_written(web: DiscoveryPod, server: ListingServer) -> None:
     web.write({"image": "web:${TAG}", "x-claw": {"mcp": {}}})
     web.discovers("--url", server.url, TAG="7")
     assert web.snapshot["x-claw-discovery"]["image"] == "web:${TAG}"
@@ -76,7 +76,7 @@ BASIC = base64.b64encode(f"me:{PLANTED}".encode()).decode()
     ids=["bearer", "header", "basic", "secret"],
 )
 def test_the_credential_of_the_service_is_sent_and_never_written(
-    web: Desk, server: ListingServer, auth: dict[str, Any], header: str, value: str
+    web: DiscoveryPod, server: ListingServer, auth: dict[str, Any], header: str, value: str
 ) -> None:
     server.pages = [[tool("a", f"Send {value} or {PLANTED}.")]]
     web.write(
@@ -96,7 +96,7 @@ def test_the_credential_of_the_service_is_sent_and_never_written(
 
 @pytest.mark.requirement("discovery:time")
 def test_a_url_server_that_sends_no_answer_is_left_after_its_time(
-    web: Desk, server: ListingServer
+    web: DiscoveryPod, server: ListingServer
 ) -> None:
     server.fault = "silent"
     web.write(at(server))
@@ -104,7 +104,7 @@ def test_a_url_server_that_sends_no_answer_is_left_after_its_time(
 
 
 @pytest.mark.requirement("discovery:broken-servers", "discovery:secrets")
-def test_the_value_of_a_variable_is_in_no_message(web: Desk) -> None:
+def test_the_value_of_a_variable_is_in_no_message(web: DiscoveryPod) -> None:
     with nobody_listens() as url:
         port = url.rpartition(":")[2]
         web.write({"x-claw": {"mcp": {"path": "/mcp"}, "base-url": "http://${WHERE}"}})
@@ -115,7 +115,7 @@ def test_the_value_of_a_variable_is_in_no_message(web: Desk) -> None:
 
 @pytest.mark.requirement("discovery:http")
 def test_a_stdio_service_is_asked_at_its_wrapper_when_the_user_names_it(
-    web: Desk, server: ListingServer
+    web: DiscoveryPod, server: ListingServer
 ) -> None:
     web.serves([tool("from_the_child")])
     web.discovers("--url", f"{server.url}/mcp")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mcp.discovering import Desk, at, tool
+from tests.mcp.discovering import DiscoveryPod, at, tool
 from tests.mcp.http_server import ListingServer
 
 PLANTED = "planted-credential-4711"
@@ -25,7 +25,7 @@ def server() -> Iterator[ListingServer]:
 @pytest.mark.parametrize("style", ["json", "sse"])
 @pytest.mark.parametrize("stateless", [False, True], ids=["handshake", "stateless"])
 def test_a_url_server_is_asked_in_both_eras_in_json_and_in_events(
-    web: Desk, server: ListingServer, style: str, *, stateless: bool
+    web: DiscoveryPod, server: ListingServer, style: str, *, stateless: bool
 ) -> None:
     server.style, server.stateless = style, stateless
     web.write(at(server))
@@ -68,7 +68,9 @@ FAULTS: dict[str, str] = {
 
 @pytest.mark.requirement("discovery:broken-servers")
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_broken_url_server_is_one_error(web: Desk, server: ListingServer, fault: str) -> None:
+def test_a_broken_url_server_is_one_error(
+    web: DiscoveryPod, server: ListingServer, fault: str
+) -> None:
     server.fault = fault
     service = at(server, auth={"type": "bearer", "env": "TOKEN"})
     web.write({"environment": {"TOKEN": "${TOKEN}"}, **service})
@@ -81,7 +83,7 @@ def test_a_broken_url_server_is_one_error(web: Desk, server: ListingServer, faul
 
 @pytest.mark.requirement("discovery:auth", "discovery:broken-servers")
 def test_a_credential_or_an_address_that_cannot_be_sent_is_an_error_with_its_name(
-    web: Desk, server: ListingServer
+    web: DiscoveryPod, server: ListingServer
 ) -> None:
     service = at(server, auth={"type": "bearer", "secret": "of-the-pod"})
     web.write(service, secrets={"of-the-pod": {"file": "secret"}})

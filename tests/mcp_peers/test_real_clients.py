@@ -9,17 +9,16 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from starlette.responses import JSONResponse
 
 from claw_compile.compiler import compile_pod
 from claw_compile.diagnostics.report import as_text
-from tests.mcp_peers.client_model import MODEL, ClientModel
 from tests.mcp_peers.peers import client_program
 from tests.mcp_peers.sdk import SECONDS
-from tests.peers import Service
+from tests.one_call import MODEL, OneCallModel
+from tests.peers import Provider, Service
 from tests.proxy.pod import Pod
 from tests.proxy.test_compiled import composed
 
@@ -123,12 +122,15 @@ CLIENTS = {"claude-code": claude_code, "codex": codex, "opencode": opencode}
 
 
 @pytest.fixture(params=CLIENTS)
-def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, Pod]]:
+def client_and_pod(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, Pod]]:
     """A client, and the pod that is compiled for it; the proxy runs."""
-    provider, service = (
-        ClientModel(tool="api__look_up", arguments={"word": "answer"}, marker=FACT),
-        Service(),
+    model = OneCallModel(
+        tool="api__look_up",
+        marker=FACT,
+        words=f"The tool says: {FACT}.",
+        arguments={"word": "answer"},
     )
+    provider, service = Provider(model=model), Service()
     provider.start()
     service.start()
     service.routes["GET", "/look-up"] = JSONResponse({"answer": FACT})
@@ -145,7 +147,7 @@ def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, 
         tmp_path / "claw-pod.yml", {"CLAW_MASTER_SECRET": "the-master-secret-of-these-tests"}
     )
     assert result.value is not None, as_text(result.diagnostics)
-    pod: Any = Pod(tmp_path, provider, service)  # type: ignore[arg-type]  # the provider needs no script
+    pod = Pod(tmp_path, provider, service)
     pod.environment = composed(tmp_path)
     pod.start()
     yield request.param, pod
@@ -182,9 +184,12 @@ def at_this_machine(pod: Pod, file: Path) -> str:
 
 @pytest.mark.long
 @pytest.mark.requirement("mcp:real-clients")
-def test_a_real_agent_lists_and_calls_its_granted_tool_at_the_broker(desk: tuple[str, Pod]) -> None:
-    client, pod = desk
-    model: Any = pod.provider
+def test_a_real_agent_lists_and_calls_its_granted_tool_at_the_broker(
+    client_and_pod: tuple[str, Pod],
+) -> None:
+    client, pod = client_and_pod
+    model = pod.provider.model
+    assert isinstance(model, OneCallModel)
     home, environment = client_home(pod)
     command = CLIENTS[client](home, environment)
     run = subprocess.run(
@@ -205,7 +210,7 @@ def test_a_real_agent_lists_and_calls_its_granted_tool_at_the_broker(desk: tuple
     assert [request.path for request in pod.service.received] == ["/look-up?word=answer"]
     keys = {
         request.headers.get("x-api-key") or request.headers["authorization"]
-        for request in model.received
+        for request in pod.provider.received
     }
     assert {key.removeprefix("Bearer ") for key in keys} == {PROVIDER_KEY}
     native = [line for line in pod.history("agent") if line.get("delivery") == "native"]

@@ -146,7 +146,7 @@ SERVERS = {
 
 
 @dataclass
-class Desk:
+class RealServersPod:
     """A pod with real servers, whose tools an agent ``mediated`` and an agent
     ``native`` are granted.
     """
@@ -223,7 +223,7 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
+def served(tmp_path: Path) -> Iterator[RealServersPod]:
     """The real servers, most of them behind ``claw mcp-stdio``, and the proxy with
     what was compiled for them.
     """
@@ -232,13 +232,13 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     service.start()
     service.routes["GET", "/page"] = PlainTextResponse(PAGE)
     git_repository(tmp_path / "repository")
-    desk = Desk(Pod(tmp_path, provider, service))
+    served = RealServersPod(Pod(tmp_path, provider, service))
     with ExitStack() as servers:
-        desk.compile({name: servers.enter_context(desk.running(name)) for name in SERVERS})
-        desk.pod.environment = composed(tmp_path)
-        desk.pod.start()
-        yield desk
-        desk.pod.stop()
+        served.compile({name: servers.enter_context(served.running(name)) for name in SERVERS})
+        served.pod.environment = composed(tmp_path)
+        served.pod.start()
+        yield served
+        served.pod.stop()
     provider.stop()
     service.stop()
 
@@ -246,13 +246,13 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.requirement("mcp:real-servers")
-def test_real_servers_are_called_by_a_model_and_by_the_official_sdk(desk: Desk) -> None:
+def test_real_servers_are_called_by_a_model_and_by_the_official_sdk(served: RealServersPod) -> None:
     """One pod has all servers: most of a server's cost would be its proxy and its SDK."""
-    offered = {tool["function"]["name"] for name in SERVERS for tool in call_by_model(desk, name)}
+    offered = {tool["function"]["name"] for name in SERVERS for tool in call_by_model(served, name)}
     assert {name.partition("__")[0] for name in offered} == set(SERVERS)
-    url, token = f"{desk.pod.url}/mcp/native", desk.token("native")
+    url, token = f"{served.pod.url}/mcp/native", served.token("native")
     for sdk in SDKS:
-        reads = [desk.calls(name)[-1] for name in SERVERS if SERVERS[name].sdk == sdk]
+        reads = [served.calls(name)[-1] for name in SERVERS if SERVERS[name].sdk == sdk]
         (answer,) = ask(
             sdk, job(url, *((tool, arguments) for tool, arguments, _ in reads), bearer=token)
         )
@@ -262,21 +262,21 @@ def test_real_servers_are_called_by_a_model_and_by_the_official_sdk(desk: Desk) 
             assert expected in result["content"][0]["text"], tool
 
 
-def call_by_model(desk: Desk, name: str) -> list[dict[str, Any]]:
+def call_by_model(served: RealServersPod, name: str) -> list[dict[str, Any]]:
     """Let the model make each call in a round of its own, check what it reads, and
     return the tools that it was offered.
     """
-    calls = desk.calls(name)
+    calls = served.calls(name)
     for number, (tool, arguments, _) in enumerate(calls):
-        desk.pod.provider.says(chat(calls=[(f"call{number}", tool, arguments)]))
-    desk.pod.provider.says(chat("Done."))
-    before = len(desk.pod.provider.received)
-    runner = desk.pod.client("mediated", api_key=desk.token("mediated"))
+        served.pod.provider.says(chat(calls=[(f"call{number}", tool, arguments)]))
+    served.pod.provider.says(chat("Done."))
+    before = len(served.pod.provider.received)
+    runner = served.pod.client("mediated", api_key=served.token("mediated"))
     reply = runner.chat.completions.create(
         model="gpt-test", messages=[{"role": "user", "content": f"Use {name}"}]
     )
     assert reply.choices[0].message.content == "Done."
-    requests = desk.pod.provider.received[before:]
+    requests = served.pod.provider.received[before:]
     for request, (_, _, expected) in zip(requests[1:], calls, strict=True):
         result = json.loads(request.json["messages"][-1]["content"])
         assert result["ok"], result

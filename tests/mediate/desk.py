@@ -187,7 +187,7 @@ class Desk:
     async def turn(self) -> str:
         """Send the runner's messages; return the picture of the turn."""
         self.lines, self.model.known = [], 0
-        exchange = await self.mediator.exchange(self._admitted(), self._request())
+        exchange = await self.mediator.exchange(self.admitted(), self.request())
         if isinstance(exchange, Forward):
             self.draw(
                 "cllama → model",
@@ -271,7 +271,7 @@ class Desk:
             parts.append(f"{owner}:{shown}{'' if call.arguments == '{}' else call.arguments}")
         return " ".join(parts) or "nothing"
 
-    def _admitted(self) -> Identity:
+    def admitted(self) -> Identity:
         admitted = self.mediator.admit(
             Request("POST", self.wire.PATH, [("authorization", f"Bearer {self.token}")], b"")
         )
@@ -279,7 +279,7 @@ class Desk:
         assert isinstance(admitted.agent, Agent)
         return admitted
 
-    def _request(self) -> Request:
+    def request(self) -> Request:
         body = self.wire.request(self.messages, self.native, stream=self.stream, more=self.more)
         headers = [("authorization", f"Bearer {self.token}"), *self.headers.items()]
         return Request("POST", self.wire.PATH, headers, json.dumps(body).encode())

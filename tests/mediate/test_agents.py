@@ -33,7 +33,7 @@ def tool(name: str = "desk.x", **more: Any) -> dict[str, Any]:
     return {"name": name, "inputSchema": {"type": "object"}, "execution": HTTP, **more}
 
 
-class Pod:
+class ContextRoot:
     """A context root, and the events of its reader."""
 
     def __init__(self, root: Path) -> None:
@@ -80,12 +80,12 @@ class Pod:
 
 
 @pytest.fixture
-def pod(tmp_path: Path) -> Pod:
-    return Pod(tmp_path / "context")
+def pod(tmp_path: Path) -> ContextRoot:
+    return ContextRoot(tmp_path / "context")
 
 
 @pytest.mark.requirement("agents:found")
-def test_an_agent_is_its_directory_with_or_without_tools(pod: Pod) -> None:
+def test_an_agent_is_its_directory_with_or_without_tools(pod: ContextRoot) -> None:
     pod.write("analyst", tool(), policy={"max_rounds": 3})
     pod.write("clerk", metadata={**METADATA, "token_sha256": "0" * 64, "token": None})
     assert (pod.names(), pod.names("clerk"), pod.names("nobody")) == (["desk.x"], [], None)
@@ -105,14 +105,14 @@ def test_an_agent_is_its_directory_with_or_without_tools(pod: Pod) -> None:
     "name",
     ["", ".", "..", "../analyst", "analyst/", "a/../analyst", "Analyst", "analyst\0", "x" * 64],
 )
-def test_nothing_but_an_agent_id_ever_becomes_a_path(pod: Pod, name: str) -> None:
+def test_nothing_but_an_agent_id_ever_becomes_a_path(pod: ContextRoot, name: str) -> None:
     pod.write("analyst", tool())
     assert pod.agents.find(name) is None
     assert pod.events == []
 
 
 @pytest.mark.requirement("agents:reload")
-def test_a_changed_grant_takes_effect_at_the_next_look(pod: Pod) -> None:
+def test_a_changed_grant_takes_effect_at_the_next_look(pod: ContextRoot) -> None:
     pod.write("analyst", tool())
     assert pod.names() == ["desk.x"]
     first = pod.agents.find("analyst")
@@ -126,7 +126,7 @@ def test_a_changed_grant_takes_effect_at_the_next_look(pod: Pod) -> None:
 
 
 @pytest.mark.requirement("agents:reload")
-def test_a_file_of_the_same_size_and_time_is_another_file(pod: Pod) -> None:
+def test_a_file_of_the_same_size_and_time_is_another_file(pod: ContextRoot) -> None:
     pod.write("analyst", tool("desk.a"))
     assert pod.names() == ["desk.a"]
     file = pod.root / "analyst" / "tools.json"
@@ -137,7 +137,7 @@ def test_a_file_of_the_same_size_and_time_is_another_file(pod: Pod) -> None:
 
 
 @pytest.mark.requirement("agents:reload", "agents:reload-in-place")
-def test_a_file_written_in_place_with_its_old_size_and_time_is_read_again(pod: Pod) -> None:
+def test_a_file_written_in_place_with_its_old_size_and_time_is_read_again(pod: ContextRoot) -> None:
     pod.write("analyst", tool("desk.a"))
     assert pod.names() == ["desk.a"]
     file = pod.root / "analyst" / "tools.json"
@@ -156,7 +156,7 @@ def test_a_file_written_in_place_with_its_old_size_and_time_is_read_again(pod: P
 
 
 @pytest.mark.requirement("agents:reload")
-def test_the_whole_tree_may_be_swapped_by_one_rename(pod: Pod, tmp_path: Path) -> None:
+def test_the_whole_tree_may_be_swapped_by_one_rename(pod: ContextRoot, tmp_path: Path) -> None:
     pod.write("analyst", tool("desk.old"))
     assert pod.names() == ["desk.old"]
     pod.write("analyst", tool("desk.new"), root=tmp_path / "next")
@@ -167,7 +167,7 @@ def test_the_whole_tree_may_be_swapped_by_one_rename(pod: Pod, tmp_path: Path) -
 
 
 def test_a_root_that_is_a_link_may_be_pointed_elsewhere(tmp_path: Path) -> None:
-    pod = Pod(tmp_path / "current")
+    pod = ContextRoot(tmp_path / "current")
     for name in ("one", "two"):
         pod.write("analyst", tool(f"desk.{name}"), root=tmp_path / name)
         (tmp_path / "link").symlink_to(tmp_path / name)
@@ -189,7 +189,7 @@ BROKEN = [
 @pytest.mark.requirement("agents:broken")
 @pytest.mark.parametrize("text", BROKEN)
 def test_a_broken_manifest_fails_that_agent_closed_with_one_event_until_it_changes(
-    pod: Pod, text: str
+    pod: ContextRoot, text: str
 ) -> None:
     pod.write("analyst", tool())
     pod.write("clerk", tool())
@@ -207,7 +207,7 @@ def test_a_broken_manifest_fails_that_agent_closed_with_one_event_until_it_chang
 
 
 @pytest.mark.requirement("agents:broken")
-def test_broken_metadata_is_named_and_its_values_are_not(pod: Pod) -> None:
+def test_broken_metadata_is_named_and_its_values_are_not(pod: ContextRoot) -> None:
     pod.write("analyst", metadata={**METADATA, "pod": ["sup3rs3cret"], "token": "sup3rs3cret"})
     assert pod.names() is None
     (event,) = pod.said("error")
@@ -216,7 +216,7 @@ def test_broken_metadata_is_named_and_its_values_are_not(pod: Pod) -> None:
 
 
 @pytest.mark.parametrize("make", ["directory", "loop", "fifo", "dangling"])
-def test_what_is_no_file_fails_closed_without_waiting(pod: Pod, make: str) -> None:
+def test_what_is_no_file_fails_closed_without_waiting(pod: ContextRoot, make: str) -> None:
     pod.write("analyst")
     file = pod.root / "analyst" / "tools.json"
     if make == "directory":
@@ -230,7 +230,9 @@ def test_what_is_no_file_fails_closed_without_waiting(pod: Pod, make: str) -> No
 
 
 @pytest.mark.requirement("contract:quarantine")
-def test_a_tool_that_cannot_work_is_left_out_with_one_event_and_the_others_work(pod: Pod) -> None:
+def test_a_tool_that_cannot_work_is_left_out_with_one_event_and_the_others_work(
+    pod: ContextRoot,
+) -> None:
     mcp = {"transport": "mcp", "service": "desk", "base_url": "http://desk:1", "tool_name": "t"}
     pod.write(
         "analyst",
@@ -248,7 +250,7 @@ def test_a_tool_that_cannot_work_is_left_out_with_one_event_and_the_others_work(
 
 
 @pytest.mark.requirement("mcp:ends")
-def test_who_asks_is_told_which_agent_has_changed(pod: Pod) -> None:
+def test_who_asks_is_told_which_agent_has_changed(pod: ContextRoot) -> None:
     for agent in ("analyst", "trader"):
         pod.write(agent, tool("desk.good"))
         assert pod.names(agent) == ["desk.good"]
@@ -264,7 +266,7 @@ def test_who_asks_is_told_which_agent_has_changed(pod: Pod) -> None:
 
 
 @pytest.mark.requirement("mcp:ends")
-def test_a_reload_tells_which_agent_has_changed(pod: Pod, tmp_path: Path) -> None:
+def test_a_reload_tells_which_agent_has_changed(pod: ContextRoot, tmp_path: Path) -> None:
     registry = ProviderRegistry(
         AuthPaths(tmp_path / "auth", tmp_path / "keys"), {}, EventLog(lambda _: None), {}
     )
@@ -282,13 +284,13 @@ def test_a_reload_tells_which_agent_has_changed(pod: Pod, tmp_path: Path) -> Non
 
 
 @pytest.mark.requirement("mcp:runs")
-def test_a_tool_over_mcp_is_listed_with_its_service(pod: Pod) -> None:
+def test_a_tool_over_mcp_is_listed_with_its_service(pod: ContextRoot) -> None:
     mcp = {"transport": "mcp", "service": "desk", "base_url": "http://desk:1", "tool_name": "t"}
     pod.write("analyst", tool("desk.mcp", execution=mcp))
     assert "  desk.mcp · unknown · desk" in describe_agents(pod.root).splitlines()
 
 
-def test_the_secrets_of_an_agent_are_its_own_token_and_its_tools(pod: Pod) -> None:
+def test_the_secrets_of_an_agent_are_its_own_token_and_its_tools(pod: ContextRoot) -> None:
     auths = [
         {"type": "bearer", "token": "b34r3r"},
         {"type": "header", "header": "X-K", "token": "h34d3r"},
@@ -312,7 +314,7 @@ def test_the_secrets_of_an_agent_are_its_own_token_and_its_tools(pod: Pod) -> No
     assert "b34r3r" not in repr(found)
 
 
-def test_the_digest_names_the_compile_else_the_files(pod: Pod) -> None:
+def test_the_digest_names_the_compile_else_the_files(pod: ContextRoot) -> None:
     pod.write("analyst", tool())
     pod.write("clerk", tool(), metadata={**METADATA, "digest": "a" * 64})
     first, second = pod.agents.find("analyst"), pod.agents.find("clerk")
@@ -326,7 +328,7 @@ def test_the_digest_names_the_compile_else_the_files(pod: Pod) -> None:
 
 
 def test_a_root_that_is_not_there_has_no_agents(tmp_path: Path) -> None:
-    pod = Pod(tmp_path / "nowhere")
+    pod = ContextRoot(tmp_path / "nowhere")
     assert pod.names() is None
     assert pod.agents.ids() == []
 
@@ -350,7 +352,7 @@ MEMORY = {
 
 @pytest.mark.requirement("agents:reload")
 def test_context_files_are_read_again_when_they_change_and_their_credentials_are_secrets(
-    pod: Pod,
+    pod: ContextRoot,
 ) -> None:
     pod.write("analyst")
     home = pod.root / "analyst"
@@ -409,7 +411,7 @@ BAD_URLS = [
     ],
 )
 def test_a_broken_context_file_fails_that_agent_closed_without_its_values(
-    pod: Pod, file: str, text: str
+    pod: ContextRoot, file: str, text: str
 ) -> None:
     pod.write("analyst", tool())
     pod.write("clerk", tool())
@@ -421,7 +423,7 @@ def test_a_broken_context_file_fails_that_agent_closed_without_its_values(
 
 
 @pytest.mark.requirement("context:quarantine")
-def test_a_block_that_is_off_or_cannot_be_placed_is_left_out(pod: Pod) -> None:
+def test_a_block_that_is_off_or_cannot_be_placed_is_left_out(pod: ContextRoot) -> None:
     pod.write("analyst")
     blocks = [
         {"id": "off", "text": "x", "enabled": False, "cadence": "never"},
@@ -449,7 +451,7 @@ def test_a_block_that_is_off_or_cannot_be_placed_is_left_out(pod: Pod) -> None:
 @pytest.mark.requirement("connections:unreadable-directory")
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.EIO, errno.EACCES])
 def test_a_directory_that_cannot_be_opened_now_says_nothing_about_its_agent(
-    pod: Pod, monkeypatch: pytest.MonkeyPatch, code: int
+    pod: ContextRoot, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     pod.write("analyst", tool())
     assert pod.names() == ["desk.x"]
@@ -469,7 +471,7 @@ def test_a_directory_that_cannot_be_opened_now_says_nothing_about_its_agent(
 
 @pytest.mark.requirement("connections:unreadable-directory")
 def test_a_file_that_cannot_be_read_now_disables_nobody(
-    pod: Pod, monkeypatch: pytest.MonkeyPatch
+    pod: ContextRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod.write("analyst", tool())
     assert pod.names() == ["desk.x"]

@@ -42,7 +42,7 @@ def done[T](what: Coroutine[Any, Any, T]) -> T:
     raise AssertionError("it waits")
 
 
-class Desk:
+class TimedBudgets:
     """Budgets with a clock of their own."""
 
     def __init__(self, file: str = "") -> None:
@@ -86,8 +86,8 @@ def agent(name: str = "analyst", **budget: Any) -> Agent:
 
 
 @pytest.fixture
-def desk() -> Any:
-    made = Desk()
+def timed() -> Any:
+    made = TimedBudgets()
     yield made
     done(made.budgets.close())
 
@@ -98,11 +98,13 @@ async def body(exchange: RunnerResponse) -> dict[str, Any]:
 
 
 @pytest.mark.requirement("budget:max-requests")
-async def test_a_request_too_many_is_429_in_openais_shape_with_the_time_to_wait(desk: Desk) -> None:
+async def test_a_request_too_many_is_429_in_openais_shape_with_the_time_to_wait(
+    timed: TimedBudgets,
+) -> None:
     poor = agent(max_requests=2, behavior="hard_stop")
-    assert desk.admitted(poor, 2) == 2
-    desk.now += 600
-    refusal = desk.ask(poor)
+    assert timed.admitted(poor, 2) == 2
+    timed.now += 600
+    refusal = timed.ask(poor)
     assert refusal is not None
     told, headers = await body(refusal), dict(refusal.headers)
     assert refusal.status == 429
@@ -120,16 +122,16 @@ async def test_a_request_too_many_is_429_in_openais_shape_with_the_time_to_wait(
         "unknown_cost_requests": 0,
         "max_requests": 2,
     }
-    assert desk.interventions() == ["budget_exceeded"]
-    desk.now += int(headers["retry-after"])
-    assert desk.ask(poor) is None
+    assert timed.interventions() == ["budget_exceeded"]
+    timed.now += int(headers["retry-after"])
+    assert timed.ask(poor) is None
 
 
 @pytest.mark.requirement("budget:max-requests")
-async def test_anthropics_shape_and_a_rate_limit(desk: Desk) -> None:
+async def test_anthropics_shape_and_a_rate_limit(timed: TimedBudgets) -> None:
     slow = agent(max_requests=1, window="10s", behavior="rate_limit")
-    assert desk.ask(slow, MESSAGES) is None
-    refusal = desk.ask(slow, MESSAGES)
+    assert timed.ask(slow, MESSAGES) is None
+    refusal = timed.ask(slow, MESSAGES)
     assert refusal is not None
     told = await body(refusal)
     assert (refusal.status, told["type"], told["error"]["type"]) == (
@@ -139,66 +141,70 @@ async def test_anthropics_shape_and_a_rate_limit(desk: Desk) -> None:
     )
     assert 1 <= int(dict(refusal.headers)["retry-after"]) <= 11
     assert "x-should-retry" not in dict(refusal.headers)
-    assert desk.interventions() == ["rate_limited"]
+    assert timed.interventions() == ["rate_limited"]
 
 
 @pytest.mark.requirement("budget:max-requests")
-def test_each_agent_has_its_own_and_one_without_a_budget_has_none(desk: Desk) -> None:
-    assert desk.admitted(agent(max_requests=1), 3) == 1
-    assert desk.admitted(agent("other", max_requests=1), 3) == 1
-    assert desk.admitted(agent("free"), 50) == 50
-    desk.budgets.settle(agent("free"), "m", Cost(1e6))
-    assert desk.admitted(agent("free"), 1) == 1
+def test_each_agent_has_its_own_and_one_without_a_budget_has_none(timed: TimedBudgets) -> None:
+    assert timed.admitted(agent(max_requests=1), 3) == 1
+    assert timed.admitted(agent("other", max_requests=1), 3) == 1
+    assert timed.admitted(agent("free"), 50) == 50
+    timed.budgets.settle(agent("free"), "m", Cost(1e6))
+    assert timed.admitted(agent("free"), 1) == 1
 
 
 @pytest.mark.requirement("budget:soft-alert")
-def test_a_soft_alert_is_an_event_and_no_refusal(desk: Desk) -> None:
+def test_a_soft_alert_is_an_event_and_no_refusal(timed: TimedBudgets) -> None:
     soft = agent(max_requests=2, behavior="soft_alert")
-    assert desk.admitted(soft, 4) == 4
-    assert desk.interventions() == ["budget_soft_alert"] * 2
-    assert desk.events[-1]["requests"] == 3
+    assert timed.admitted(soft, 4) == 4
+    assert timed.interventions() == ["budget_soft_alert"] * 2
+    assert timed.events[-1]["requests"] == 3
 
 
 @pytest.mark.requirement("budget:cost")
-async def test_money_that_is_spent_closes_the_door_until_the_window_has_passed(desk: Desk) -> None:
+async def test_money_that_is_spent_closes_the_door_until_the_window_has_passed(
+    timed: TimedBudgets,
+) -> None:
     poor = agent(limit_usd=1.0)
-    assert desk.ask(poor) is None
-    desk.end(poor, Cost(0.6))
-    assert desk.ask(poor) is None
-    desk.end(poor, Cost(0.4))
-    assert desk.ask(poor) is not None
-    desk.now += 3660
-    assert desk.ask(poor) is None
+    assert timed.ask(poor) is None
+    timed.end(poor, Cost(0.6))
+    assert timed.ask(poor) is None
+    timed.end(poor, Cost(0.4))
+    assert timed.ask(poor) is not None
+    timed.now += 3660
+    assert timed.ask(poor) is None
 
 
 @pytest.mark.requirement("budget:cost-unknown")
-async def test_requests_of_unknown_cost_are_counted_and_told_once_a_window(desk: Desk) -> None:
+async def test_requests_of_unknown_cost_are_counted_and_told_once_a_window(
+    timed: TimedBudgets,
+) -> None:
     poor = agent(limit_usd=1.0, max_requests=3)
     for _ in range(3):
-        assert desk.ask(poor) is None
-        desk.end(poor, Cost(None))
-    assert desk.interventions() == ["budget_cost_unknown"]
-    assert desk.ask(poor) is not None
-    assert desk.events[-1]["unknown_cost_requests"] == 3
-    desk.now += 3600
-    desk.budgets.settle(poor, "m", Cost(None))
-    assert desk.interventions().count("budget_cost_unknown") == 2
+        assert timed.ask(poor) is None
+        timed.end(poor, Cost(None))
+    assert timed.interventions() == ["budget_cost_unknown"]
+    assert timed.ask(poor) is not None
+    assert timed.events[-1]["unknown_cost_requests"] == 3
+    timed.now += 3600
+    timed.budgets.settle(poor, "m", Cost(None))
+    assert timed.interventions().count("budget_cost_unknown") == 2
 
 
 @pytest.mark.requirement("budget:durable")
 async def test_a_restart_forgets_nothing_and_the_file_is_private(tmp_path: Path) -> None:
-    desk = Desk(str(tmp_path / "deep" / "state.db"))
+    timed = TimedBudgets(str(tmp_path / "deep" / "state.db"))
     poor = agent(max_requests=3, limit_usd=2.0)
     for cost in (1.0, 0.5):
-        assert desk.ask(poor) is None
-        desk.end(poor, Cost(cost))
-    done(desk.budgets.close())
-    desk.open()
-    assert desk.ask(poor) is None
-    desk.end(poor, Cost(0.0))
-    assert desk.ask(poor) is not None
-    assert desk.events[-1]["reported_cost_usd"] == 1.5
-    done(desk.budgets.close())
+        assert timed.ask(poor) is None
+        timed.end(poor, Cost(cost))
+    done(timed.budgets.close())
+    timed.open()
+    assert timed.ask(poor) is None
+    timed.end(poor, Cost(0.0))
+    assert timed.ask(poor) is not None
+    assert timed.events[-1]["reported_cost_usd"] == 1.5
+    done(timed.budgets.close())
     assert (tmp_path / "deep" / "state.db").stat().st_mode & 0o777 == 0o600
 
 
@@ -210,14 +216,14 @@ def test_requests_at_one_time_do_not_all_slip_under_the_limit(
         "claw_state.sqlite.connection._LOCK_SECONDS", DEADLINE
     )  # however slow the disk is
     file, poor = str(tmp_path / "state.db"), agent(max_requests=50)
-    done(Desk(file).budgets.close())
+    done(TimedBudgets(file).budgets.close())
 
     async def one_proxy() -> int:
-        desk = Desk(file)
+        timed = TimedBudgets(file)
         try:
-            return sum([await desk.budgets.admit(poor, CHAT, VIEW) is None for _ in range(40)])
+            return sum([await timed.budgets.admit(poor, CHAT, VIEW) is None for _ in range(40)])
         finally:
-            await desk.budgets.close()
+            await timed.budgets.close()
 
     with ThreadPoolExecutor(4) as proxies:
         assert sum(proxies.map(lambda _: asyncio.run(one_proxy()), range(4))) == 50
@@ -225,26 +231,26 @@ def test_requests_at_one_time_do_not_all_slip_under_the_limit(
 
 @pytest.mark.requirement("budget:window")
 def test_what_has_left_the_window_is_deleted(tmp_path: Path) -> None:
-    desk = Desk(str(tmp_path / "state.db"))
+    timed = TimedBudgets(str(tmp_path / "state.db"))
     poor = agent(max_requests=1000, window="10m")
     for _ in range(100):
-        desk.ask(poor)
-        desk.now += 60
-    with sqlite3.connect(desk.file) as db:
+        timed.ask(poor)
+        timed.now += 60
+    with sqlite3.connect(timed.file) as db:
         (rows,) = db.execute("SELECT COUNT(*) FROM spending").fetchone()
     db.close()
     assert rows <= 61
-    done(desk.budgets.close())
+    done(timed.budgets.close())
 
 
-def drop(desk: Desk) -> None:
-    with sqlite3.connect(desk.file) as db:
+def drop(timed: TimedBudgets) -> None:
+    with sqlite3.connect(timed.file) as db:
         db.execute("DROP TABLE spending")
     db.close()
 
 
-def lock(desk: Desk) -> sqlite3.Connection:
-    db = sqlite3.connect(desk.file, autocommit=True)
+def lock(timed: TimedBudgets) -> sqlite3.Connection:
+    db = sqlite3.connect(timed.file, autocommit=True)
     db.execute("BEGIN EXCLUSIVE")
     return db
 
@@ -253,31 +259,31 @@ def lock(desk: Desk) -> sqlite3.Connection:
 @pytest.mark.parametrize("spoil", [drop, lock])
 @pytest.mark.usefixtures("brief_lock")
 async def test_a_table_that_cannot_be_read_lets_pass_or_stops_as_it_was_said(
-    tmp_path: Path, spoil: Callable[[Desk], sqlite3.Connection | None]
+    tmp_path: Path, spoil: Callable[[TimedBudgets], sqlite3.Connection | None]
 ) -> None:
-    desk = Desk(str(tmp_path / "state.db"))
+    timed = TimedBudgets(str(tmp_path / "state.db"))
     poor = agent(max_requests=1, limit_usd=1.0)
-    held = spoil(desk)
-    admission = await desk.budgets.admit(poor, CHAT, VIEW)
+    held = spoil(timed)
+    admission = await timed.budgets.admit(poor, CHAT, VIEW)
     assert isinstance(admission, Admission)
     assert admission.reservation is None
-    assert desk.interventions() == ["budget_check_unavailable"]
-    desk.budgets.settle(poor, "m", Cost(1.0), admission)
-    assert [event["error"] for event in desk.events if event["type"] == "error"] == [
+    assert timed.interventions() == ["budget_check_unavailable"]
+    timed.budgets.settle(poor, "m", Cost(1.0), admission)
+    assert [event["error"] for event in timed.events if event["type"] == "error"] == [
         "budget_not_written"
     ]
-    await desk.budgets.close()
+    await timed.budgets.close()
     if held is not None:
         held.close()
         held = None
-    desk.open("closed")
-    assert isinstance(await desk.budgets.admit(poor, CHAT, VIEW), Admission)
-    held = spoil(desk)
-    refusal = await desk.budgets.admit(poor, CHAT, VIEW)
+    timed.open("closed")
+    assert isinstance(await timed.budgets.admit(poor, CHAT, VIEW), Admission)
+    held = spoil(timed)
+    refusal = await timed.budgets.admit(poor, CHAT, VIEW)
     assert isinstance(refusal, RunnerResponse)
     assert refusal.status == 503
     assert (await body(refusal))["error"]["code"] == "budget_unavailable"
-    await desk.budgets.close()
+    await timed.budgets.close()
     if held is not None:
         held.close()
 
@@ -285,18 +291,18 @@ async def test_a_table_that_cannot_be_read_lets_pass_or_stops_as_it_was_said(
 def test_a_file_that_cannot_be_opened_is_told_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="file"):
-        Desk(str(tmp_path / "file" / "s.db"))
+        TimedBudgets(str(tmp_path / "file" / "s.db"))
     (tmp_path / "text.db").write_text("this is no database" * 100, encoding="utf-8")
     with pytest.raises(sqlite3.Error):
-        Desk(str(tmp_path / "text.db"))
+        TimedBudgets(str(tmp_path / "text.db"))
 
 
 @pytest.mark.requirement("budget:cost")
 def test_the_price_list_is_read_again_when_it_changes_and_a_broken_one_is_none(
     tmp_path: Path,
 ) -> None:
-    desk = Desk()
-    prices = PriceList(tmp_path, desk.log)
+    timed = TimedBudgets()
+    prices = PriceList(tmp_path, timed.log)
     usage = {"prompt_tokens": 1_000_000, "completion_tokens": 0}
     file = tmp_path / "prices.json"
     assert prices.cost("openai", "gpt-x", usage) is None
@@ -304,9 +310,9 @@ def test_the_price_list_is_read_again_when_it_changes_and_a_broken_one_is_none(
     assert prices.cost("openai", "gpt-x", usage) == 2.0
     file.write_text('{"openai/gpt": {"input": -20000, "output": 4}}', encoding="utf-8")
     assert [prices.cost("openai", "gpt-x", usage) for _ in range(3)] == [None] * 3
-    assert [(event["error"], event["reason"]) for event in desk.events] == [
+    assert [(event["error"], event["reason"]) for event in timed.events] == [
         ("prices_not_read", "openai/gpt.input: Input should be greater than or equal to 0")
     ]
     file.unlink()
     assert prices.cost("openai", "gpt-x", {**usage, "cost": 0.5}) == 0.5
-    done(desk.budgets.close())
+    done(timed.budgets.close())

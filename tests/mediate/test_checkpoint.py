@@ -49,7 +49,7 @@ class Forgetful(SqliteJournal):
             raise StoreError("the disk is full")
 
 
-class Desk:
+class CheckpointTrial:
     """A turn, its journal, and the calls that ran."""
 
     def __init__(self, journal: Forgetful) -> None:
@@ -71,114 +71,116 @@ class Desk:
 
 
 @pytest.fixture
-async def desk() -> AsyncIterator[Desk]:
+async def trial() -> AsyncIterator[CheckpointTrial]:
     journal = Forgetful(Database(""), LeaseOwner.current())
     await journal.begin("turn_1", "analyst", ASKED)
-    yield Desk(journal)
+    yield CheckpointTrial(journal)
     await journal.close()
 
 
 @pytest.mark.requirement("journal:unwritable")
 async def test_behind_a_reply_that_could_not_be_written_no_write_is_made_and_reads_are(
-    desk: Desk,
+    trial: CheckpointTrial,
 ) -> None:
-    checkpoint = desk.checkpoint()
+    checkpoint = trial.checkpoint()
     await checkpoint.record_response(1, b"{}")
-    assert (await desk.call(checkpoint, 1, 0, READ)).ok
-    assert (await desk.call(checkpoint, 1, 1, WRITE)).code == tool_result.REQUEST_FAILED
-    assert desk.made == [READ]
-    assert len(desk.told) == 1
+    assert (await trial.call(checkpoint, 1, 0, READ)).ok
+    assert (await trial.call(checkpoint, 1, 1, WRITE)).code == tool_result.REQUEST_FAILED
+    assert trial.made == [READ]
+    assert len(trial.told) == 1
 
 
 @pytest.mark.requirement("journal:caught-up")
 async def test_a_journal_that_is_back_is_told_what_it_missed_and_the_turn_may_write_again(
-    desk: Desk,
+    trial: CheckpointTrial,
 ) -> None:
-    checkpoint = desk.checkpoint()
+    checkpoint = trial.checkpoint()
     await checkpoint.record_response(1, b"first")
-    assert not (await desk.call(checkpoint, 1, 0, WRITE)).ok
+    assert not (await trial.call(checkpoint, 1, 0, WRITE)).ok
     await checkpoint.record_response(2, b"second")
-    desk.journal.full = False
-    assert (await desk.call(checkpoint, 2, 0, WRITE)).ok
-    assert [await desk.journal.response("turn_1", number) for number in (1, 2)] == [
+    trial.journal.full = False
+    assert (await trial.call(checkpoint, 2, 0, WRITE)).ok
+    assert [await trial.journal.response("turn_1", number) for number in (1, 2)] == [
         b"first",
         b"second",
     ]
-    assert desk.made == [WRITE]
+    assert trial.made == [WRITE]
 
 
 @pytest.mark.requirement("journal:not-behind-the-models-back")
 async def test_a_write_that_was_refused_is_not_made_by_the_attempt_that_goes_on_where_the_model_heard_of_it(
-    desk: Desk,
+    trial: CheckpointTrial,
 ) -> None:
-    checkpoint = desk.checkpoint()
-    desk.journal.full = False
+    checkpoint = trial.checkpoint()
+    trial.journal.full = False
     await checkpoint.record_response(1, b"{}")
-    desk.journal.full = True
-    refused = await desk.call(checkpoint, 1, 0, WRITE)
-    desk.journal.full = False
+    trial.journal.full = True
+    refused = await trial.call(checkpoint, 1, 0, WRITE)
+    trial.journal.full = False
     await checkpoint.record_response(2, b"the model heard of it")
-    again = desk.checkpoint("resumed")
-    assert (await desk.call(again, 1, 0, WRITE)).content == refused.content
-    assert desk.made == []
+    again = trial.checkpoint("resumed")
+    assert (await trial.call(again, 1, 0, WRITE)).content == refused.content
+    assert trial.made == []
 
 
 @pytest.mark.requirement("journal:answer-only")
 async def test_a_response_that_is_the_answer_is_not_recorded_beside_it_but_where_the_turn_fails(
-    desk: Desk,
+    trial: CheckpointTrial,
 ) -> None:
-    answered = desk.checkpoint()
+    answered = trial.checkpoint()
     await answered.record_response(1, b"the answer", is_answer=True)
     await answered.end(StoredResponse(200, "application/json", b"the answer"))
-    assert desk.told == [], "a full disk"
-    await desk.journal.begin("turn_2", "analyst", RequestFingerprint("other", "", "", ""))
-    desk.journal.full = False
-    failed = TurnCheckpoint(desk.journal, "turn_2", desk.told.append, "first")
+    assert trial.told == [], "a full disk"
+    await trial.journal.begin("turn_2", "analyst", RequestFingerprint("other", "", "", ""))
+    trial.journal.full = False
+    failed = TurnCheckpoint(trial.journal, "turn_2", trial.told.append, "first")
     await failed.record_response(1, b"the answer", is_answer=True)
-    assert await desk.journal.response("turn_2", 1) is None
+    assert await trial.journal.response("turn_2", 1) is None
     await failed.end(None)
-    assert await desk.journal.response("turn_2", 1) == b"the answer"
+    assert await trial.journal.response("turn_2", 1) == b"the answer"
 
 
 @pytest.mark.requirement("mcp:images")
-async def test_the_images_of_a_result_are_known_after_a_restart(desk: Desk) -> None:
-    desk.journal.full = False
+async def test_the_images_of_a_result_are_known_after_a_restart(trial: CheckpointTrial) -> None:
+    trial.journal.full = False
     shown = ToolResult(WRITE, b"{}", ok=True, ran=True, images=(Image("image/png", "eHg="),))
 
     async def run() -> ToolResult:
         return shown
 
-    await desk.checkpoint().call(1, 0, WRITE, run)
-    again = await desk.call(desk.checkpoint("resumed"), 1, 0, WRITE)
-    assert (again.images, again.replayed, desk.made) == (shown.images, True, [])
+    await trial.checkpoint().call(1, 0, WRITE, run)
+    again = await trial.call(trial.checkpoint("resumed"), 1, 0, WRITE)
+    assert (again.images, again.replayed, trial.made) == (shown.images, True, [])
 
 
 @pytest.mark.requirement("mcp:records-resumed")
 @pytest.mark.parametrize("session", [None, "session-…"])
 async def test_the_session_of_a_call_over_mcp_is_known_after_a_restart(
-    desk: Desk, session: str | None
+    trial: CheckpointTrial, session: str | None
 ) -> None:
-    desk.journal.full = False
+    trial.journal.full = False
     record = McpRecord(server="scripted 1.2", session=session, protocol="2025-11-25")
 
     async def run() -> ToolResult:
         return ToolResult(WRITE, b"{}", ok=True, ran=True, mcp=record)
 
-    await desk.checkpoint().call(1, 0, WRITE, run)
-    again = await desk.call(desk.checkpoint("resumed"), 1, 0, WRITE)
+    await trial.checkpoint().call(1, 0, WRITE, run)
+    again = await trial.call(trial.checkpoint("resumed"), 1, 0, WRITE)
     assert (again.mcp, again.replayed) == (record, True)
 
 
 @pytest.mark.requirement("mcp:records-resumed")
 @pytest.mark.parametrize("members", [6, 7])
-async def test_a_record_of_an_earlier_version_is_still_read(desk: Desk, members: int) -> None:
-    desk.journal.full = False
+async def test_a_record_of_an_earlier_version_is_still_read(
+    trial: CheckpointTrial, members: int
+) -> None:
+    trial.journal.full = False
     record = msgspec.msgpack.encode(
         [b'{"ok":true}', True, None, 200, 5, True, [["image/png", "eHg="]]][:members]
     )
-    await desk.journal.record_intent("turn_1", 1, 0, record)
-    again = await desk.call(desk.checkpoint("resumed"), 1, 0, WRITE)
-    assert (again.content, again.latency_ms, again.ran, again.mcp, desk.made) == (
+    await trial.journal.record_intent("turn_1", 1, 0, record)
+    again = await trial.call(trial.checkpoint("resumed"), 1, 0, WRITE)
+    assert (again.content, again.latency_ms, again.ran, again.mcp, trial.made) == (
         b'{"ok":true}',
         5,
         True,

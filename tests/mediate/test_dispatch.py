@@ -73,14 +73,14 @@ PLANS = st.recursive(
 class Made:
     """An addon made by its plan, with handlers as instance attributes."""
 
-    def __init__(self, stage: Stage, name: str, plan: Plan) -> None:
-        self.stage, self.name = stage, name
+    def __init__(self, trial: ManagerTrial, name: str, plan: Plan) -> None:
+        self.trial, self.name = trial, name
         for event, doing in (("request", plan.request), ("update", plan.update)):
-            if (handler := stage.handler(self, event, doing)) is not None:
+            if (handler := trial.handler(self, event, doing)) is not None:
                 setattr(self, event, handler)
         if plan.nested is not None:
             self.addons = [
-                stage.make(f"{name}.{place}", nested) for place, nested in enumerate(plan.nested)
+                trial.make(f"{name}.{place}", nested) for place, nested in enumerate(plan.nested)
             ]
 
     def __repr__(self) -> str:
@@ -104,15 +104,15 @@ class Own:
 
     __module__ = "mitmproxy.addons.own"
 
-    def __init__(self, stage: Stage, name: str) -> None:
-        self.stage, self.name = stage, name
+    def __init__(self, trial: ManagerTrial, name: str) -> None:
+        self.trial, self.name = trial, name
 
     def __repr__(self) -> str:
         return self.name
 
     async def request(self, argument: Any) -> None:
         await asyncio.sleep(0)
-        self.stage.heard.append(("request", self.name, argument))
+        self.trial.heard.append(("request", self.name, argument))
 
 
 class OwnOfUpdates(Own):
@@ -120,11 +120,11 @@ class OwnOfUpdates(Own):
     request = None  # type: ignore[assignment]
 
     def update(self, argument: Any) -> None:
-        self.stage.heard.append(("update", self.name, argument))
+        self.trial.heard.append(("update", self.name, argument))
 
 
 @dataclass
-class Stage:
+class ManagerTrial:
     """One manager, its addons, and the events that they got."""
 
     manager: addonmanager.AddonManager
@@ -196,21 +196,21 @@ def calls_of(
     """Run two requests; return the events, the log with the failing functions, the
     outcomes, and the remaining addons.
     """
-    stage = Stage(kind(types.SimpleNamespace(options=options.Options())))
-    stage.manager.chain = [stage.make(str(place), plan) for place, plan in enumerate(plans)]
+    trial = ManagerTrial(kind(types.SimpleNamespace(options=options.Options())))
+    trial.manager.chain = [trial.make(str(place), plan) for place, plan in enumerate(plans)]
     ends: list[str] = []
     lines = Lines()
     logging.getLogger("mitmproxy.addonmanager").addHandler(lines)
     try:
         for _ in range(2):
             try:
-                asyncio.run(stage.manager.handle_lifecycle(HttpRequestHook(flow)))
+                asyncio.run(trial.manager.handle_lifecycle(HttpRequestHook(flow)))
                 ends.append("over")
             except (exceptions.OptionsError, asyncio.CancelledError) as error:
                 ends.append(type(error).__name__)
     finally:
         logging.getLogger("mitmproxy.addonmanager").removeHandler(lines)
-    return stage.heard, lines.said, ends, [addon.name for addon in stage.manager.chain]
+    return trial.heard, lines.said, ends, [addon.name for addon in trial.manager.chain]
 
 
 class Lines(logging.Handler):

@@ -15,7 +15,7 @@ from claw_mediate.dialects.openai import chat as openai_chat
 from claw_mediate.dialects.sse import DELTA_LENGTH
 from tests.mediate.made import catalog
 from tests.mediate.openai_sdk import chunks, final
-from tests.peers import completion
+from tests.wires.openai import completion
 
 SHARP = [
     "data: x\n\n",

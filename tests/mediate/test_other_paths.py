@@ -14,7 +14,7 @@ from claw_mediate.core.http import Forward, Request, RunnerResponse
 from claw_state.ownership import ProviderObject
 from tests.mediate.conftest import WIRES
 from tests.mediate.test_form_data import CONTENT_TYPE, form
-from tests.mediate.test_routing import CHAIN, TOKEN, Pod
+from tests.mediate.test_routing import CHAIN, TOKEN, TwoProvidersPod
 
 JSON = "application/json"
 EMBEDDINGS = "/v1/embeddings"
@@ -31,7 +31,7 @@ HIDDEN = ("/v1/batches", "/v1/evals", "/v1/evals/e_1/runs", "/v1/videos/v_1/remi
 MODELLESS = ("/v1/conversations", "/v1/vector_stores", "/v1/threads")
 
 
-class OtherPod(Pod):
+class OtherPod(TwoProvidersPod):
     """A pod whose requests are of no dialect."""
 
     def budget(self, **budget: Any) -> None:

@@ -19,8 +19,8 @@ from tests.wires import Body
 async def posts(desk: Desk, path: str, **more: Any) -> tuple[Forward, Body]:
     """Send the runner's conversation to a path; return the decision, and what the provider gets."""
     desk.more = more
-    request = replace(desk._request(), path=path)
-    decision = await desk.mediator.exchange(desk._admitted(), request)
+    request = replace(desk.request(), path=path)
+    decision = await desk.mediator.exchange(desk.admitted(), request)
     assert isinstance(decision, Forward)
     return decision, json.loads(decision.body or request.body)
 
@@ -85,8 +85,6 @@ async def test_a_count_has_the_managed_tools_and_the_hidden_rounds_and_is_no_lin
 )
 async def test_neither_reads_what_is_another_agents(codex: Desk, path: str, named: Body) -> None:
     codex.more = named
-    decision = await codex.mediator.exchange(
-        codex._admitted(), replace(codex._request(), path=path)
-    )
+    decision = await codex.mediator.exchange(codex.admitted(), replace(codex.request(), path=path))
     assert isinstance(decision, RunnerResponse)
     assert decision.status == (400 if "previous_response_id" in named else 404)

@@ -35,7 +35,7 @@ CHAIN = [("primary", "{}/big"), ("fallback", "second/other"), ("cheap", "{}/smal
 
 
 @dataclass
-class Pod:
+class TwoProvidersPod:
     """A mediator with one real server as two providers: one named after its
     protocol, and one named ``second``.
     """
@@ -126,8 +126,8 @@ class Pod:
 
 
 @pytest.fixture(params=["openai", "anthropic", "responses"])
-async def pod(tmp_path: Path, request: Any) -> AsyncIterator[Pod]:
-    made = Pod(
+async def pod(tmp_path: Path, request: Any) -> AsyncIterator[TwoProvidersPod]:
+    made = TwoProvidersPod(
         tmp_path, WIRES[request.param], {"responses": "openai"}.get(request.param, request.param)
     )
     made.open()
@@ -137,7 +137,9 @@ async def pod(tmp_path: Path, request: Any) -> AsyncIterator[Pod]:
 
 
 @pytest.mark.requirement("policy:forwarded")
-async def test_a_forwarded_request_has_its_model_replaced_and_no_other_byte(pod: Pod) -> None:
+async def test_a_forwarded_request_has_its_model_replaced_and_no_other_byte(
+    pod: TwoProvidersPod,
+) -> None:
     pod.agent(CHAIN)
     decision = await pod.forwards(pod.request("gpt-huge"))
     assert decision.body == pod.request("big")
@@ -147,7 +149,7 @@ async def test_a_forwarded_request_has_its_model_replaced_and_no_other_byte(pod:
 
 @pytest.mark.requirement("policy:forwarded")
 async def test_a_forwarded_request_for_an_allowed_model_says_it_as_its_provider_does(
-    pod: Pod,
+    pod: TwoProvidersPod,
 ) -> None:
     pod.agent(CHAIN)
     decision = await pod.forwards(pod.request("second/other"))
@@ -159,7 +161,7 @@ async def test_a_forwarded_request_for_an_allowed_model_says_it_as_its_provider_
 
 
 @pytest.mark.requirement("policy:forwarded")
-async def test_a_request_without_a_model_gets_the_primary_one(pod: Pod) -> None:
+async def test_a_request_without_a_model_gets_the_primary_one(pod: TwoProvidersPod) -> None:
     pod.agent(CHAIN)
     assert (await pod.forwards(pod.request(""))).body == pod.request("big")
     bare = pod.request(None)
@@ -170,7 +172,7 @@ async def test_a_request_without_a_model_gets_the_primary_one(pod: Pod) -> None:
 @pytest.mark.requirement("policy:spelling")
 @pytest.mark.parametrize("tools", [(), (tool("balance"),)])
 async def test_a_model_that_is_named_twice_is_refused(
-    pod: Pod, tools: tuple[dict[str, Any], ...]
+    pod: TwoProvidersPod, tools: tuple[dict[str, Any], ...]
 ) -> None:
     pod.agent(CHAIN, *tools)
     pod.agent([])  # under a policy it is refused before a key is looked for
@@ -180,7 +182,9 @@ async def test_a_model_that_is_named_twice_is_refused(
 
 
 @pytest.mark.requirement("policy:forwarded")
-async def test_what_is_sent_once_goes_to_the_first_model_whose_key_is_ready(pod: Pod) -> None:
+async def test_what_is_sent_once_goes_to_the_first_model_whose_key_is_ready(
+    pod: TwoProvidersPod,
+) -> None:
     pod.agent(CHAIN)
     decision = await pod.forwards(pod.request("big"))
     pod.ends(decision, 429, b"", "60")
@@ -197,7 +201,7 @@ async def test_what_is_sent_once_goes_to_the_first_model_whose_key_is_ready(pod:
 @pytest.mark.requirement("keys:other-paths")
 @pytest.mark.parametrize("status", [401, 402, 403, 429])
 async def test_what_another_path_refuses_or_throttles_says_nothing_of_a_key_for_models(
-    pod: Pod, status: int
+    pod: TwoProvidersPod, status: int
 ) -> None:
     pod.agent([("primary", "{}/big")])
     decision = await pod.forwards(b"", "/v1/files", pod.host)
@@ -208,7 +212,9 @@ async def test_what_another_path_refuses_or_throttles_says_nothing_of_a_key_for_
 
 @pytest.mark.requirement("keys:request-only")
 @pytest.mark.parametrize("status", [401, 402, 403])
-async def test_one_agents_forwarded_request_disables_no_key(pod: Pod, status: int) -> None:
+async def test_one_agents_forwarded_request_disables_no_key(
+    pod: TwoProvidersPod, status: int
+) -> None:
     pod.agent([("primary", "{}/big")])
     for body in (
         b"",
@@ -222,7 +228,7 @@ async def test_one_agents_forwarded_request_disables_no_key(pod: Pod, status: in
 
 
 @pytest.mark.requirement("keys:asked")
-async def test_a_forwarded_refusal_makes_the_proxy_ask(pod: Pod) -> None:
+async def test_a_forwarded_refusal_makes_the_proxy_ask(pod: TwoProvidersPod) -> None:
     pod.agent([("primary", "{}/big")])
     pod.provider.verdict = JSONResponse({"error": {"message": "revoked"}}, 401)
     for _ in range(10):
@@ -237,7 +243,7 @@ async def test_a_forwarded_refusal_makes_the_proxy_ask(pod: Pod) -> None:
 
 @pytest.mark.requirement("providers:key-verdicts")
 async def test_a_forwarded_request_that_finds_the_account_empty_lets_its_key_rest_for_all_models(
-    pod: Pod,
+    pod: TwoProvidersPod,
 ) -> None:
     pod.agent([("primary", "{}/big"), ("cheap", "{}/small")])
     pod.ends(
@@ -253,7 +259,7 @@ async def test_a_forwarded_request_that_finds_the_account_empty_lets_its_key_res
 
 @pytest.mark.requirement("keys:scopes")
 async def test_a_throttled_model_leaves_the_others_and_a_throttled_count_leaves_answers(
-    pod: Pod,
+    pod: TwoProvidersPod,
 ) -> None:
     pod.agent([("primary", "{}/big"), ("cheap", "{}/small")])
     pod.ends(await pod.forwards(pod.request("big")), 429, b"", "60")
@@ -270,7 +276,9 @@ async def test_a_throttled_model_leaves_the_others_and_a_throttled_count_leaves_
 
 
 @pytest.mark.requirement("keys:trial")
-async def test_a_forwarded_trial_that_never_ends_well_makes_the_proxy_ask(pod: Pod) -> None:
+async def test_a_forwarded_trial_that_never_ends_well_makes_the_proxy_ask(
+    pod: TwoProvidersPod,
+) -> None:
     pod.agent([("primary", "{}/big")])
     registry: Any = pod.mediator.registry
     pod.ends(await pod.forwards(pod.request("big")), 401, BAD_KEY)
@@ -288,7 +296,7 @@ async def test_a_forwarded_trial_that_never_ends_well_makes_the_proxy_ask(pod: P
 
 
 @pytest.mark.requirement("keys:trial")
-async def test_the_head_of_a_streams_answer_ends_the_trial(pod: Pod) -> None:
+async def test_the_head_of_a_streams_answer_ends_the_trial(pod: TwoProvidersPod) -> None:
     pod.agent([("primary", "{}/big")])
     registry: Any = pod.mediator.registry
     pod.ends(await pod.forwards(pod.request("big")), 401, BAD_KEY)
@@ -301,7 +309,7 @@ async def test_the_head_of_a_streams_answer_ends_the_trial(pod: Pod) -> None:
 
 @pytest.mark.requirement("keys:trial")
 async def test_a_request_that_is_refused_after_it_got_the_dead_key_wastes_no_trial(
-    pod: Pod,
+    pod: TwoProvidersPod,
 ) -> None:
     pod.agent([("primary", "{}/big")])
     registry: Any = pod.mediator.registry
@@ -319,7 +327,7 @@ async def test_a_request_that_is_refused_after_it_got_the_dead_key_wastes_no_tri
 
 
 @pytest.mark.requirement("retry:told")
-async def test_a_runner_is_told_when_to_come_again(pod: Pod) -> None:
+async def test_a_runner_is_told_when_to_come_again(pod: TwoProvidersPod) -> None:
     pod.agent([("primary", "{}/big")], tool("balance"))
     pod.provider.says(Response(b'{"error": {"message": "slow"}}', 429, {"retry-after": "60"}))
     told = []
@@ -333,7 +341,7 @@ async def test_a_runner_is_told_when_to_come_again(pod: Pod) -> None:
 
 @pytest.mark.requirement("policy:mediated")
 async def test_a_mediated_turn_is_clamped_fails_over_and_tells_both_models_in_history(
-    pod: Pod,
+    pod: TwoProvidersPod,
 ) -> None:
     pod.agent(CHAIN, tool("balance"))
     says = pod.wire.reply("from the other", [], {})
@@ -369,7 +377,7 @@ async def test_a_mediated_turn_is_clamped_fails_over_and_tells_both_models_in_hi
 @pytest.mark.requirement("policy:destination")
 @pytest.mark.parametrize("tools", [(), (tool("balance"),)])
 async def test_a_destination_whose_provider_the_policy_does_not_know_is_refused(
-    pod: Pod, tools: tuple[dict[str, Any], ...]
+    pod: TwoProvidersPod, tools: tuple[dict[str, Any], ...]
 ) -> None:
     pod.agent([("primary", "second/other")], *tools)
     status, body = await pod.answers(pod.request("big"), pod.host)
@@ -381,7 +389,9 @@ async def test_a_destination_whose_provider_the_policy_does_not_know_is_refused(
 
 
 @pytest.mark.requirement("policy:destination")
-async def test_a_destination_keeps_its_provider_and_its_names_of_models(pod: Pod) -> None:
+async def test_a_destination_keeps_its_provider_and_its_names_of_models(
+    pod: TwoProvidersPod,
+) -> None:
     pod.agent(CHAIN)
     assert (await pod.forwards(pod.request("small"), host=pod.host)).body is None
     assert (await pod.forwards(pod.request("second/other"), host=pod.host)).body == pod.request(
@@ -391,7 +401,7 @@ async def test_a_destination_keeps_its_provider_and_its_names_of_models(pod: Pod
 
 
 @pytest.mark.requirement("policy:bad-ref")
-async def test_a_bad_ref_is_told_once_and_not_with_each_request(pod: Pod) -> None:
+async def test_a_bad_ref_is_told_once_and_not_with_each_request(pod: TwoProvidersPod) -> None:
     pod.agent([("primary", "nowhere/x"), ("fallback", "{}/big")])
     for _ in range(2):
         assert (await pod.forwards(pod.request(f"{pod.name}/big"))).body == pod.request("big")
@@ -401,7 +411,7 @@ async def test_a_bad_ref_is_told_once_and_not_with_each_request(pod: Pod) -> Non
 
 
 @pytest.mark.requirement("policy:bad-ref")
-async def test_a_policy_of_which_nothing_can_be_asked_is_a_502(pod: Pod) -> None:
+async def test_a_policy_of_which_nothing_can_be_asked_is_a_502(pod: TwoProvidersPod) -> None:
     pod.agent([("primary", "nowhere/x")])
     status, body = await pod.answers(pod.request("x"))
     assert (status, body["error"]["message"]) == (
@@ -423,7 +433,9 @@ async def test_a_policy_of_which_nothing_can_be_asked_is_a_502(pod: Pod) -> None
         lambda path: f"{path}/x/..;/",
     ],
 )
-async def test_no_spelling_of_the_path_is_a_way_round_the_policy(pod: Pod, spell: Any) -> None:
+async def test_no_spelling_of_the_path_is_a_way_round_the_policy(
+    pod: TwoProvidersPod, spell: Any
+) -> None:
     pod.agent(CHAIN)
     assert (await pod.forwards(pod.request("gpt-huge"), spell(pod.wire.PATH))).body == pod.request(
         "big"
@@ -431,7 +443,9 @@ async def test_no_spelling_of_the_path_is_a_way_round_the_policy(pod: Pod, spell
 
 
 @pytest.mark.requirement("policy:clamp")
-async def test_without_a_policy_or_with_an_empty_one_the_runner_chooses(pod: Pod) -> None:
+async def test_without_a_policy_or_with_an_empty_one_the_runner_chooses(
+    pod: TwoProvidersPod,
+) -> None:
     pod.agent([])
     assert (await pod.forwards(pod.request("gpt-huge"))).body is None
     assert (await pod.forwards(pod.request("second/gpt-huge"))).body == pod.request("gpt-huge")
@@ -440,7 +454,7 @@ async def test_without_a_policy_or_with_an_empty_one_the_runner_chooses(pod: Pod
 
 @pytest.mark.requirement("bodies:beside-the-loop")
 async def test_other_models_of_a_large_body_are_searched_in_a_thread(
-    pod: Pod, monkeypatch: pytest.MonkeyPatch
+    pod: TwoProvidersPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod.agent(CHAIN)
     threads: list[threading.Thread] = []

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from claw_mediate.core.http import Forward
 from claw_state.ownership import KeptObject
 from tests.mediate.desk import tool
-from tests.mediate.test_routing import CHAIN, Pod
+from tests.mediate.test_routing import CHAIN, TwoProvidersPod
 from tests.peers import bad_key
 from tests.wires import Body, responses
 from tests.wires.responses import message, response
@@ -24,9 +24,9 @@ BUSY = JSONResponse({"error": {"message": "busy"}}, 503)
 
 
 @pytest.fixture
-async def pod(tmp_path: Path) -> AsyncIterator[Pod]:
+async def pod(tmp_path: Path) -> AsyncIterator[TwoProvidersPod]:
     """Yield a mediator with the providers ``openai`` and ``second``, which has two keys."""
-    made = Pod(tmp_path, responses, "openai")
+    made = TwoProvidersPod(tmp_path, responses, "openai")
     made.open()
     providers = made.home / "auth" / "providers.json"
     file = json.loads(providers.read_text(encoding="utf-8"))
@@ -43,17 +43,17 @@ async def pod(tmp_path: Path) -> AsyncIterator[Pod]:
     made.provider.stop()
 
 
-def says(pod: Pod, response_id: str) -> None:
+def says(pod: TwoProvidersPod, response_id: str) -> None:
     pod.provider.says(JSONResponse(response(message("Hello."), id=response_id, store=True)))
 
 
-async def goes_on(pod: Pod, host: str | None = None, **more: Any) -> tuple[int, Body]:
+async def goes_on(pod: TwoProvidersPod, host: str | None = None, **more: Any) -> tuple[int, Body]:
     body = {"model": "openai/big", "input": "Go on", "previous_response_id": "resp_1", **more}
     answered: tuple[int, Body] = await pod.answers(json.dumps(body).encode(), host)
     return answered
 
 
-def asked(pod: Pod) -> list[tuple[str, str]]:
+def asked(pod: TwoProvidersPod) -> list[tuple[str, str]]:
     """Return the model and the key of each request."""
     return [
         (sent.json["model"], sent.headers["authorization"].removeprefix("Bearer "))
@@ -61,7 +61,7 @@ def asked(pod: Pod) -> list[tuple[str, str]]:
     ]
 
 
-async def keep(pod: Pod, provider: str, key_label: str) -> None:
+async def keep(pod: TwoProvidersPod, provider: str, key_label: str) -> None:
     await pod.mediator.state.ownership.save(
         "analyst", KeptObject("resp_1", "resp_1", provider, key_label)
     )
@@ -69,7 +69,7 @@ async def keep(pod: Pod, provider: str, key_label: str) -> None:
 
 @pytest.mark.requirement("responses:pinned")
 async def test_a_chain_stays_with_the_provider_and_the_key_that_answered_though_both_are_not_the_first(
-    pod: Pod,
+    pod: TwoProvidersPod,
 ) -> None:
     pod.provider.says(BUSY, bad_key())
     says(pod, "resp_1")
@@ -85,7 +85,7 @@ async def test_a_chain_stays_with_the_provider_and_the_key_that_answered_though_
 
 
 @pytest.mark.requirement("responses:pinned")
-async def test_a_request_that_names_an_id_does_not_fail_over(pod: Pod) -> None:
+async def test_a_request_that_names_an_id_does_not_fail_over(pod: TwoProvidersPod) -> None:
     await keep(pod, "openai", "k2")
     pod.provider.says(BUSY)
     assert (await goes_on(pod))[0] == 503
@@ -96,7 +96,7 @@ async def test_a_request_that_names_an_id_does_not_fail_over(pod: Pod) -> None:
 
 
 @pytest.mark.requirement("responses:pinned")
-async def test_where_the_key_is_gone_any_key_of_the_provider_is_used(pod: Pod) -> None:
+async def test_where_the_key_is_gone_any_key_of_the_provider_is_used(pod: TwoProvidersPod) -> None:
     await keep(pod, "second", "k9")
     says(pod, "resp_2")
     await goes_on(pod)
@@ -106,7 +106,7 @@ async def test_where_the_key_is_gone_any_key_of_the_provider_is_used(pod: Pod) -
 @pytest.mark.requirement("responses:pinned")
 @pytest.mark.parametrize(("provider", "host"), [("gone", None), ("second", "api.openai.com")])
 async def test_an_id_whose_provider_can_not_be_asked_any_more_is_unknown(
-    pod: Pod, provider: str, host: str | None
+    pod: TwoProvidersPod, provider: str, host: str | None
 ) -> None:
     await keep(pod, provider, "k1")
     status, told = await goes_on(pod, host)
@@ -121,7 +121,7 @@ async def test_an_id_whose_provider_can_not_be_asked_any_more_is_unknown(
 
 @pytest.mark.requirement("responses:pinned")
 async def test_a_request_that_is_not_mediated_goes_to_the_same_provider_with_what_is_owed(
-    pod: Pod,
+    pod: TwoProvidersPod,
 ) -> None:
     output = b'{"type":"function_call_output","call_id":"call_1","output":"done"}'
     row = KeptObject("resp_1", "resp_real", "second", "k2", pending_results=output)
@@ -143,7 +143,7 @@ async def test_a_request_that_is_not_mediated_goes_to_the_same_provider_with_wha
 
 @pytest.mark.requirement("responses:pinned")
 async def test_a_request_that_leans_on_a_provider_of_which_nothing_is_known_has_one_candidate(
-    pod: Pod,
+    pod: TwoProvidersPod,
 ) -> None:
     pod.provider.says(BUSY)
     body = {"model": "openai/big", "input": [{"type": "item_reference", "id": "msg_1"}]}

@@ -87,7 +87,7 @@ async def test_a_request_without_input_gets_one_of_its_hidden_items_only(codex: 
     codex.messages = []
     body = {"model": "gpt-test", "previous_response_id": "resp_1", "stream": codex.stream}
     exchange = await codex.mediator.exchange(
-        codex._admitted(), replace(codex._request(), body=json.dumps(body).encode())
+        codex.admitted(), replace(codex.request(), body=json.dumps(body).encode())
     )
     assert isinstance(exchange, RunnerResponse)
     assert codex.model.fault is None
@@ -141,7 +141,7 @@ async def test_what_another_agent_owns_is_refused_before_anything_is_sent(
 
 async def asked(desk: Desk, body: Body | bytes) -> RunnerResponse | Forward:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return await desk.mediator.exchange(desk._admitted(), replace(desk._request(), body=raw))
+    return await desk.mediator.exchange(desk.admitted(), replace(desk.request(), body=raw))
 
 
 @once

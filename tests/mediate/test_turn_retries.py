@@ -33,7 +33,7 @@ async def failed_after_a_trade(desk: Desk, words: str = "Buy") -> str:
 
 async def answer(desk: Desk) -> bytes:
     """Return the answer to one more runner that sends the same request."""
-    exchange = await desk.mediator.exchange(desk._admitted(), desk._request())
+    exchange = await desk.mediator.exchange(desk.admitted(), desk.request())
     assert isinstance(exchange, RunnerResponse)
     body = b"".join([chunk async for chunk in exchange.chunks])
     if exchange.on_delivered is not None:
@@ -239,7 +239,7 @@ async def test_the_last_runner_that_leaves_a_stream_before_its_first_chunk_takes
     desk.services.gates["desk.quote"] = asyncio.Event()
     desk.messages = [desk.wire.user("Look")]
     desk.model_says(("desk.quote", {}))
-    exchanges = [await desk.mediator.exchange(desk._admitted(), desk._request()) for _ in range(2)]
+    exchanges = [await desk.mediator.exchange(desk.admitted(), desk.request()) for _ in range(2)]
     runners = [
         ChunkSource(exchange.chunks)
         for exchange in exchanges

@@ -17,7 +17,7 @@ from tests.pods.processes import DESK, serving
 TOKEN = "the-tool-token"
 
 
-class Desk:
+class TradingClients:
     """The clients of one test, and a view of the service's file.
 
     `me` and `other` are agents of this test only.
@@ -54,8 +54,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Pat
 
 
 @pytest.fixture
-def desk(service: tuple[str, Path], tmp_path: Path) -> Iterator[Desk]:
-    client = Desk(*service, tmp_path.name.lower().replace("_", "-")[:50].strip("-"))
+def clients(service: tuple[str, Path], tmp_path: Path) -> Iterator[TradingClients]:
+    client = TradingClients(*service, tmp_path.name.lower().replace("_", "-")[:50].strip("-"))
     with client.http:
         yield client
 
@@ -66,65 +66,74 @@ def desk(service: tuple[str, Path], tmp_path: Path) -> Iterator[Desk]:
 )
 @pytest.mark.parametrize("path", ["/quotes/NVDA", "/orders", "/no-such-route"])
 def test_no_route_is_reached_without_the_token(
-    desk: Desk, credential: str | None, path: str
+    clients: TradingClients, credential: str | None, path: str
 ) -> None:
-    headers = {"x-claw-id": desk.me} | ({"authorization": credential} if credential else {})
-    refused = httpx2.get(f"{desk.http.base_url}{path}", headers=headers, trust_env=False)
+    headers = {"x-claw-id": clients.me} | ({"authorization": credential} if credential else {})
+    refused = httpx2.get(f"{clients.http.base_url}{path}", headers=headers, trust_env=False)
     assert (refused.status_code, refused.json()["error"]["code"]) == (401, "unauthorized")
 
 
 @pytest.mark.requirement("pods:service-money")
-def test_money_is_exact_and_has_two_places(desk: Desk) -> None:
-    body = desk.context().text
+def test_money_is_exact_and_has_two_places(clients: TradingClients) -> None:
+    body = clients.context().text
     assert '"balance":50000.00' in body
-    assert desk.trade(desk.me, symbol="nvda", side="buy", quantity=10).status_code == 201
-    body = desk.context().text
+    assert clients.trade(clients.me, symbol="nvda", side="buy", quantity=10).status_code == 201
+    body = clients.context().text
     assert '"balance":48647.50,"buying_power":48647.50' in body
     assert '{"symbol":"NVDA","quantity":10,"price":135.25,"market_value":1352.50}' in body
 
 
 @pytest.mark.requirement("pods:service-identity")
-def test_an_agent_sees_and_moves_its_own_account_only(desk: Desk) -> None:
+def test_an_agent_sees_and_moves_its_own_account_only(clients: TradingClients) -> None:
     assert (
-        desk.http.get(f"/market_context/{desk.me}", headers={"x-claw-id": desk.other}).status_code
+        clients.http.get(
+            f"/market_context/{clients.me}", headers={"x-claw-id": clients.other}
+        ).status_code
         == 403
     )
-    order = desk.trade(desk.me, symbol="NVDA", side="buy", quantity=1, limit_price=100).json()
-    assert desk.http.get("/orders", headers={"x-claw-id": desk.other}).json() == {"orders": []}
-    cancel = desk.http.post(
-        f"/orders/{order['order_id']}/cancel", headers={"x-claw-id": desk.other}
+    order = clients.trade(clients.me, symbol="NVDA", side="buy", quantity=1, limit_price=100).json()
+    assert clients.http.get("/orders", headers={"x-claw-id": clients.other}).json() == {
+        "orders": []
+    }
+    cancel = clients.http.post(
+        f"/orders/{order['order_id']}/cancel", headers={"x-claw-id": clients.other}
     )
     assert (cancel.status_code, cancel.json()["error"]["code"]) == (404, "unknown_order")
     assert (
-        desk.http.post("/trades", json={"symbol": "NVDA", "side": "buy", "quantity": 1}).status_code
+        clients.http.post(
+            "/trades", json={"symbol": "NVDA", "side": "buy", "quantity": 1}
+        ).status_code
         == 400
     )
 
 
 @pytest.mark.requirement("pods:service-idempotency")
-def test_the_same_key_gives_the_same_answer_and_one_order(desk: Desk) -> None:
-    first = desk.trade(desk.me, "key", symbol="NVDA", side="buy", quantity=10)
-    again = desk.trade(desk.me, "key", symbol="NVDA", side="buy", quantity=10)
+def test_the_same_key_gives_the_same_answer_and_one_order(clients: TradingClients) -> None:
+    first = clients.trade(clients.me, "key", symbol="NVDA", side="buy", quantity=10)
+    again = clients.trade(clients.me, "key", symbol="NVDA", side="buy", quantity=10)
     assert (first.status_code, again.status_code, again.content) == (201, 201, first.content)
-    assert desk.orders() == [("buy", "NVDA", 10, "filled")]
-    assert desk.trade(desk.me, "key", symbol="NVDA", side="buy", quantity=11).status_code == 422
+    assert clients.orders() == [("buy", "NVDA", 10, "filled")]
     assert (
-        desk.trade(desk.other, "key", symbol="NVDA", side="buy", quantity=10).status_code == 201
+        clients.trade(clients.me, "key", symbol="NVDA", side="buy", quantity=11).status_code == 422
+    )
+    assert (
+        clients.trade(clients.other, "key", symbol="NVDA", side="buy", quantity=10).status_code
+        == 201
     ), "a key is an agent's own"
 
 
 @pytest.mark.requirement("pods:service-idempotency")
-def test_the_same_key_sixteen_times_at_once_is_one_order(desk: Desk) -> None:
+def test_the_same_key_sixteen_times_at_once_is_one_order(clients: TradingClients) -> None:
     with ThreadPoolExecutor(16) as pool:
         answers = list(
             pool.map(
-                lambda _: desk.trade(desk.me, "key", symbol="SPY", side="buy", quantity=2),
+                lambda _: clients.trade(clients.me, "key", symbol="SPY", side="buy", quantity=2),
                 range(16),
             )
         )
     assert {answer.status_code for answer in answers} == {201}
     assert len({answer.content for answer in answers}) == 1
-    assert desk.orders() == [("buy", "SPY", 2, "filled")]
+    assert clients.orders() == [("buy", "SPY", 2, "filled")]
 
 
 @pytest.mark.requirement("pods:service-idempotency")
@@ -132,24 +141,26 @@ def test_a_kill_loses_neither_the_order_nor_its_key(tmp_path: Path) -> None:
     database, answers = tmp_path / "desk.db", []
     for _ in range(2):
         with serving("trading_api", environment(database)) as (process, url):
-            desk = Desk(url, database, "killed")
-            with desk.http:
-                answers.append(desk.trade(desk.me, "key", symbol="NVDA", side="buy", quantity=10))
+            clients = TradingClients(url, database, "killed")
+            with clients.http:
+                answers.append(
+                    clients.trade(clients.me, "key", symbol="NVDA", side="buy", quantity=10)
+                )
             process.kill()
     assert [answer.status_code for answer in answers] == [201, 201]
     assert answers[0].content == answers[1].content
-    assert desk.orders() == [("buy", "NVDA", 10, "filled")]
+    assert clients.orders() == [("buy", "NVDA", 10, "filled")]
 
 
 @pytest.mark.requirement("pods:service-concurrency")
-def test_two_trades_at_once_cannot_spend_the_same_money(desk: Desk) -> None:
+def test_two_trades_at_once_cannot_spend_the_same_money(clients: TradingClients) -> None:
     def half_and_more(_: int) -> int:
-        return desk.trade(desk.me, symbol="SPY", side="buy", quantity=50).status_code
+        return clients.trade(clients.me, symbol="SPY", side="buy", quantity=50).status_code
 
     with ThreadPoolExecutor(2) as pool:
         statuses = sorted(pool.map(half_and_more, range(2)))
     assert statuses == [201, 409]
-    assert desk.context().json()["balance"] == 20_290.00
+    assert clients.context().json()["balance"] == 20_290.00
 
 
 @pytest.mark.requirement("pods:service-refusals")
@@ -178,57 +189,61 @@ def test_two_trades_at_once_cannot_spend_the_same_money(desk: Desk) -> None:
     ],
 )
 def test_a_refused_order_says_why_and_changes_nothing(
-    desk: Desk, order: dict[str, object], status: int, code: str
+    clients: TradingClients, order: dict[str, object], status: int, code: str
 ) -> None:
-    refused = desk.trade(desk.me, **order)
+    refused = clients.trade(clients.me, **order)
     assert (refused.status_code, refused.json()["error"]["code"]) == (status, code)
-    assert desk.orders() == []
-    assert desk.context().json()["balance"] == 50_000
+    assert clients.orders() == []
+    assert clients.context().json()["balance"] == 50_000
 
 
 @pytest.mark.requirement("pods:service-refusals")
 @pytest.mark.parametrize(
     "body", [b"", b"[1", b"\xff", b"[]", b'{"quantity": 1e999999}', b"[" * 60_000, b"9" * 70_000]
 )
-def test_garbage_is_a_structured_error(desk: Desk, body: bytes) -> None:
-    refused = desk.http.post("/trades", content=body, headers={"x-claw-id": desk.me})
+def test_garbage_is_a_structured_error(clients: TradingClients, body: bytes) -> None:
+    refused = clients.http.post("/trades", content=body, headers={"x-claw-id": clients.me})
     assert refused.status_code in {413, 422}
     assert refused.json()["error"]["message"]
 
 
 @pytest.mark.requirement("pods:service-refusals")
-def test_an_unknown_symbol_has_no_quote(desk: Desk) -> None:
-    desk.http.headers["x-claw-id"] = desk.me
-    missing = desk.http.get("/quotes/ZZZ")
+def test_an_unknown_symbol_has_no_quote(clients: TradingClients) -> None:
+    clients.http.headers["x-claw-id"] = clients.me
+    missing = clients.http.get("/quotes/ZZZ")
     assert (missing.status_code, missing.json()["error"]["code"]) == (404, "unknown_symbol")
-    assert desk.http.get("/quotes/nvda").text == '{"symbol":"NVDA","price":135.25,"currency":"USD"}'
+    assert (
+        clients.http.get("/quotes/nvda").text == '{"symbol":"NVDA","price":135.25,"currency":"USD"}'
+    )
 
 
 @pytest.mark.requirement("pods:service-open-orders")
-def test_an_open_order_holds_money_back_until_it_is_cancelled(desk: Desk) -> None:
-    order = desk.trade(desk.me, symbol="SPY", side="buy", quantity=80, limit_price=500.0).json()
+def test_an_open_order_holds_money_back_until_it_is_cancelled(clients: TradingClients) -> None:
+    order = clients.trade(
+        clients.me, symbol="SPY", side="buy", quantity=80, limit_price=500.0
+    ).json()
     assert order["status"] == "open"
-    context = desk.context().json()
+    context = clients.context().json()
     assert (context["balance"], context["buying_power"]) == (50_000, 10_000)
-    assert desk.trade(desk.me, symbol="NVDA", side="buy", quantity=100).status_code == 409
-    path, headers = f"/orders/{order['order_id']}/cancel", {"x-claw-id": desk.me}
-    assert desk.http.post(path, headers=headers).json()["status"] == "cancelled"
-    again = desk.http.post(path, headers=headers)
+    assert clients.trade(clients.me, symbol="NVDA", side="buy", quantity=100).status_code == 409
+    path, headers = f"/orders/{order['order_id']}/cancel", {"x-claw-id": clients.me}
+    assert clients.http.post(path, headers=headers).json()["status"] == "cancelled"
+    again = clients.http.post(path, headers=headers)
     assert (again.status_code, again.json()["error"]["code"]) == (409, "order_not_open")
-    assert desk.context().json()["buying_power"] == 50_000
+    assert clients.context().json()["buying_power"] == 50_000
 
 
 @pytest.mark.requirement("pods:service-descriptor")
-def test_every_tool_of_the_descriptor_is_served_as_it_says(desk: Desk) -> None:
+def test_every_tool_of_the_descriptor_is_served_as_it_says(clients: TradingClients) -> None:
     descriptor = json.loads(
         (DESK / "descriptors" / "trading-api.claw-describe.json").read_text(encoding="utf-8")
     )
-    assert desk.trade(desk.me, symbol="NVDA", side="buy", quantity=1).status_code == 201
-    filled = desk.http.get("/orders", headers={"x-claw-id": desk.me}).json()["orders"][0][
+    assert clients.trade(clients.me, symbol="NVDA", side="buy", quantity=1).status_code == 201
+    filled = clients.http.get("/orders", headers={"x-claw-id": clients.me}).json()["orders"][0][
         "order_id"
     ]
     known = {
-        "claw_id": desk.me,
+        "claw_id": clients.me,
         "symbol": "NVDA",
         "side": "sell",
         "quantity": 1,
@@ -244,9 +259,9 @@ def test_every_tool_of_the_descriptor_is_served_as_it_says(desk: Desk) -> None:
             if f"{{{name}}}" not in path
         }
         sent = {"params": values} if method == "GET" else {"json": values}
-        url = httpx2.URL(desk.http.base_url).join(path.format(**known))
-        statuses[tool["name"]] = desk.http.request(
-            method, url, headers={"x-claw-id": desk.me}, **sent
+        url = httpx2.URL(clients.http.base_url).join(path.format(**known))
+        statuses[tool["name"]] = clients.http.request(
+            method, url, headers={"x-claw-id": clients.me}, **sent
         ).status_code
     assert statuses == {
         "get_market_context": 200,

@@ -20,7 +20,7 @@ PASSWORD = "planted-password-0001"
 
 
 @dataclass
-class Scene:
+class StatefulPod:
     """A running pod: ``analyst`` reads balances and trades, ``plain`` has no tools."""
 
     pod: Pod
@@ -93,7 +93,7 @@ class Scene:
 
 
 @dataclass
-class Outage(Scene):
+class Outage(StatefulPod):
     """A running pod with the server of its state, and a relay in front of it."""
 
     server: SharedState

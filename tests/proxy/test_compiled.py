@@ -17,8 +17,9 @@ from starlette.responses import JSONResponse, Response
 
 from claw_compile.compiler import compile_pod
 from claw_compile.diagnostics.report import as_text
-from tests.peers import Provider, Service, completion
+from tests.peers import Provider, Service
 from tests.proxy.pod import Pod
+from tests.wires.openai import completion
 
 KEY, TOKEN, OWN, MEMORY = (
     "sk-compiled-provider-key",

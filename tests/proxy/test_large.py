@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.peers import completion
 from tests.proxy.conftest import Wired
 from tests.proxy.frames import FrameProvider, FrameRunner, tunnel
 from tests.proxy.pod import Pod
 from tests.proxy.wire import Connection, Runner, Seen
 from tests.waiting import DEADLINE, eventually
+from tests.wires.openai import completion
 
 BLOCK = bytes(range(256)) * 4096
 MANY = 200

@@ -15,9 +15,10 @@ from starlette.responses import JSONResponse
 
 from claw_compile.compiler import compile_pod
 from tests.compile.worked_pods import WORKED_PODS
-from tests.peers import Provider, Service, completion
+from tests.peers import Provider, Service
 from tests.proxy.pod import Pod
 from tests.proxy.test_compiled import composed, env_file
+from tests.wires.openai import completion
 
 KEY = "sk-minimal-provider-key"
 

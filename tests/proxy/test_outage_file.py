@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse
 
 from tests.not_tested import skip_for_kernel
 from tests.peers import Provider, Service
-from tests.proxy.outage import Scene
+from tests.proxy.outage import StatefulPod
 from tests.proxy.pod import Pod
 from tests.waiting import eventually
 
@@ -23,7 +23,7 @@ SMALL_DISK = 'mount -t tmpfs -o size=1m none "$0" && exec "$@"'
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def stateful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StatefulPod]:
     """Yield a pod whose state is on a disk of one MiB in a mount namespace of the proxy's own."""
     home = tmp_path_factory.mktemp("pod")
     disk = home / "state"
@@ -49,31 +49,31 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         ("POST", "/trade"): JSONResponse({"order": 1}),
     }
     pod.start()
-    yield Scene(pod)
+    yield StatefulPod(pod)
     pod.stop()
     for peer in (provider, service):
         peer.stop()
 
 
-def disk(scene: Scene) -> Path:
+def disk(stateful: StatefulPod) -> Path:
     """Return that disk's path through the proxy's root."""
-    assert scene.pod.process is not None
-    return Path(f"/proc/{scene.pod.process.pid}/root{scene.pod.home}/state")
+    assert stateful.pod.process is not None
+    return Path(f"/proc/{stateful.pod.process.pid}/root{stateful.pod.home}/state")
 
 
-def other(scene: Scene, statement: str) -> subprocess.Popen[bytes]:
+def other(stateful: StatefulPod, statement: str) -> subprocess.Popen[bytes]:
     """Start another process that has run a statement on the file, and keeps it open
     until it is killed.
     """
-    assert scene.pod.process is not None
+    assert stateful.pod.process is not None
     there = (
         "nsenter",
-        f"--target={scene.pod.process.pid}",
+        f"--target={stateful.pod.process.pid}",
         "--user",
         "--mount",
         "--preserve-credentials",
     )
-    file = scene.pod.environment["CLAW_STATE"]
+    file = stateful.pod.environment["CLAW_STATE"]
     code = (
         f"import sqlite3, sys; d = sqlite3.connect({file!r}, autocommit=True, timeout=20); "
         f"d.execute({statement!r});"
@@ -91,22 +91,22 @@ def ended(process: subprocess.Popen[bytes]) -> None:
         process.kill()
 
 
-def is_full(scene: Scene) -> Callable[[], object]:
-    ended(other(scene, "PRAGMA wal_checkpoint(TRUNCATE)"))  # a long log has free space
-    filler = disk(scene) / "filler"
+def is_full(stateful: StatefulPod) -> Callable[[], object]:
+    ended(other(stateful, "PRAGMA wal_checkpoint(TRUNCATE)"))  # a long log has free space
+    filler = disk(stateful) / "filler"
     with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
         while True:
             file.write(b"x" * 4096)
     return filler.unlink
 
 
-def is_locked(scene: Scene) -> Callable[[], object]:
-    process = other(scene, "BEGIN EXCLUSIVE")
+def is_locked(stateful: StatefulPod) -> Callable[[], object]:
+    process = other(stateful, "BEGIN EXCLUSIVE")
     return lambda: ended(process)
 
 
-def is_moved_away(scene: Scene) -> Callable[[], object]:
-    file = disk(scene) / "s.db"
+def is_moved_away(stateful: StatefulPod) -> Callable[[], object]:
+    file = disk(stateful) / "s.db"
     file.rename(f"{file}.away")
     return lambda: Path(f"{file}.away").rename(file)
 
@@ -114,22 +114,22 @@ def is_moved_away(scene: Scene) -> Callable[[], object]:
 @pytest.mark.requirement("state:file-outage")
 @pytest.mark.parametrize("way", [is_full, is_locked, is_moved_away])
 def test_while_the_file_can_not_be_written_chat_goes_on_reads_run_and_writes_are_refused_until_it_can(
-    scene: Scene, way: Callable[[Scene], Callable[[], object]]
+    stateful: StatefulPod, way: Callable[[StatefulPod], Callable[[], object]]
 ) -> None:
     name = way.__name__
     asked = {"role": "user", "content": f"Buy {name}"}
-    assert scene.turn(asked, trades=f"{name} before")[1][1]["ok"]
-    lines = len(scene.pod.log())
-    ends = way(scene)
+    assert stateful.turn(asked, trades=f"{name} before")[1][1]["ok"]
+    lines = len(stateful.pod.log())
+    ends = way(stateful)
     try:
-        scene.goes_on_but_for_writes(name)
-        assert scene.told(lines)[0] == "state_unusable"
-        assert scene.told(lines).count("state_unusable") == 1
+        stateful.goes_on_but_for_writes(name)
+        assert stateful.told(lines)[0] == "state_unusable"
+        assert stateful.told(lines).count("state_unusable") == 1
     finally:
         ends()
-    eventually(scene.ready, "the state is back")
-    assert [event for event in scene.told(lines) if event in ("state_unusable", "usable")] == [
+    eventually(stateful.ready, "the state is back")
+    assert [event for event in stateful.told(lines) if event in ("state_unusable", "usable")] == [
         "state_unusable",
         "usable",
     ]
-    scene.is_as_before(asked, name)
+    stateful.is_as_before(asked, name)

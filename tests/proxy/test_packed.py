@@ -10,10 +10,10 @@ import httpx2
 import pytest
 
 from tests.mediate.test_body import PACKERS, nothing, packed
-from tests.peers import completion
 from tests.proxy.conftest import Wired
 from tests.proxy.pod import headers
 from tests.proxy.test_answer_tap import OPENAI, anthropic_stream, openai_stream
+from tests.wires.openai import completion
 from tests.wires.responses import message, response
 
 BODY: dict[str, Any] = {"model": "gpt-test", "messages": [{"role": "user", "content": "Go"}]}

@@ -15,8 +15,9 @@ from openai.types.chat import ChatCompletionMessageParam
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tests.peers import calls, completion, text
+from tests.peers import calls, text
 from tests.proxy.pod import PROVIDER_KEY, TOOL_TOKEN, Pod
+from tests.wires.openai import completion
 
 HI: list[ChatCompletionMessageParam] = [{"role": "user", "content": "How am I doing?"}]
 SHELL: Any = {"type": "function", "function": {"name": "shell", "parameters": {"type": "object"}}}

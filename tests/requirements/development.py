@@ -17,6 +17,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         "CONTRIBUTING.md, Tests",
         "Every test has a stage, and the page of the stages shows a real test of each.",
     ),
+    "development:one-script": Requirement(
+        "tests/README.md, Scripting the model",
+        "A test scripts the model in one language, whatever protocol a request is in.",
+    ),
     "development:set-up": Requirement(
         "CONTRIBUTING.md, Tests",
         "The script that installs programs fails on no machine: with all of them, without root, and without apt-get.",

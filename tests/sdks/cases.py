@@ -14,7 +14,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from tests.peers import Peer
+from tests.peers import wire_of
 from tests.wires import Body, anthropic, openai
 
 SHARP = 'Zoë: नमस्ते 👩‍👩‍👧‍👦 e\u0301 \u2028\x85\ufeff\t\r\n\ndata: [DONE]\n\nevent: error\n: "\\" </script>\0'
@@ -229,18 +229,15 @@ SCRIPT: dict[str, tuple[Said | Completed | Fails, ...]] = {
 _CASE = re.compile(rb"case:([a-z ]+);")
 
 
-@dataclass
-class Model(Peer):
-    """A provider of both protocols: it gives the answers of the request's case, the
-    next one after each result.
+async def case_model(request: Request) -> Response:
+    """Return the answer of the request's case, in either protocol: the next one after each
+    result.
     """
+    body = await request.body()
+    found = _CASE.search(body)
+    assert found is not None
+    rounds = SCRIPT[found[1].decode()]
 
-    async def answer(self, request: Request) -> Response:
-        body = await request.body()
-        found = _CASE.search(body)
-        assert found is not None
-        messages = json.loads(body)["messages"]
-        rounds = SCRIPT[found[1].decode()]
-        wire = anthropic if request.url.path.endswith("/messages") else openai
-        said = rounds[len(wire.answers(messages))]
-        return said.message() if wire is anthropic else said.completion()
+    wire = wire_of(request.url.path)
+    said = rounds[len(wire.answers(json.loads(body)["messages"]))]
+    return said.message() if wire is anthropic else said.completion()

@@ -13,9 +13,9 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tests.peers import Service
+from tests.peers import Provider, Service
 from tests.proxy.pod import Pod
-from tests.sdks.cases import NATIVE, Model
+from tests.sdks.cases import NATIVE, case_model
 from tests.sdks.hearing import ANTHROPIC, Job
 from tests.waiting import eventually_async
 
@@ -97,17 +97,17 @@ def is_anthropic(sdk: str) -> bool:
 
 
 def speakers(home: Path, **environment: str) -> Iterator[Speakers]:
-    model, service, gate = Model(), Service(), Gate()
+    provider, service, gate = Provider(model=case_model), Service(), Gate()
     service.routes = {("GET", "/balance"): JSONResponse({"usd": 50_000}), ("GET", "/wait"): gate}
-    model.start()
+    provider.start()
     service.start()
-    pod = Pod(home, model, service, environment=environment)
+    pod = Pod(home, provider, service, environment=environment)
     pod.agent("analyst", pod.tool("balance"), pod.tool("wait"))
     pod.start()
     yield Speakers(pod, gate)
     gate.open.set()
     pod.stop()
-    model.stop()
+    provider.stop()
     service.stop()
 
 

@@ -12,7 +12,7 @@ import pytest
 from claw_contract.limits import LineLimit
 from claw_contract.toolhost_file import CallLimitsSection
 from claw_tools.audit import CallLog, CallRecord
-from tests.tools.scene import MadeTool, Scene, principal
+from tests.tools.logged_shell import LoggedShell, MadeTool, principal
 from tests.waiting import eventually_async
 
 FIVE_A_MINUTE = CallLimitsSection(calls_per_minute=5)
@@ -23,7 +23,7 @@ async def test_each_call_is_one_line_whatever_becomes_of_it() -> None:
     async def hang(_args: Any) -> Any:
         await asyncio.Event().wait()
 
-    scene, going = Scene(principal("a", ["t", "slow"])), MadeTool("slow", hang)
+    scene, going = LoggedShell(principal("a", ["t", "slow"])), MadeTool("slow", hang)
     scene.register(MadeTool("t"), going, MadeTool("hidden"))
     for name, arguments in (
         ("t", {"text": "hi"}),
@@ -53,7 +53,7 @@ async def test_each_call_is_one_line_whatever_becomes_of_it() -> None:
 async def test_a_line_has_names_and_a_digest_and_with_full_the_arguments() -> None:
     raw = b'{"text":"the-secret-text","zz":1}'
     for audit in ("digest", "full"):
-        scene = Scene(audit=audit)
+        scene = LoggedShell(audit=audit)
         scene.register(MadeTool("t"))
         await scene.outcome("t", raw)
         (line,) = scene.lines
@@ -65,7 +65,7 @@ async def test_a_line_has_names_and_a_digest_and_with_full_the_arguments() -> No
 
 @pytest.mark.requirement("tools:audit-arguments")
 async def test_the_names_in_a_line_are_bounded() -> None:
-    scene = Scene()
+    scene = LoggedShell()
     scene.register(MadeTool("t"))
     await scene.outcome("t", {f"{number:03}{'n' * 100}": 1 for number in range(100)})
     (line,) = scene.lines
@@ -77,7 +77,7 @@ async def test_the_names_in_a_line_are_bounded() -> None:
 
 @pytest.mark.requirement("tools:audit-refusals")
 async def test_calls_that_nobody_ran_do_not_fill_the_log() -> None:
-    scene = Scene(principal("a", limits=FIVE_A_MINUTE), principal("b", limits=FIVE_A_MINUTE))
+    scene = LoggedShell(principal("a", limits=FIVE_A_MINUTE), principal("b", limits=FIVE_A_MINUTE))
     scene.register(MadeTool("work"))
     for _ in range(500):
         assert (await scene.outcome("none")).startswith("-32602")

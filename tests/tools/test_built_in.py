@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 import yaml
-from claw_compile.diagnostics.diagnostic import Result
 
 from claw_compile.codes import BAD_LIMIT
 from claw_compile.compiler import CompileResult, compile_pod
+from claw_compile.diagnostics.diagnostic import Result
 from claw_tools.settings import SettingsError, read_settings
 from tests.compile.test_compose import MASTER
 from tests.compile.test_tools_host import pod

@@ -17,7 +17,7 @@ from claw_tools.describe import describe, report_tools
 from claw_tools.host import Host
 from claw_tools.provider import ToolDefinition
 from claw_tools.settings import Principal
-from tests.tools.scene import (
+from tests.tools.logged_shell import (
     MadeProvider,
     MadeTool,
     host_settings,

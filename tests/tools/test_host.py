@@ -23,7 +23,7 @@ from claw_tools.describe import report_tools
 from claw_tools.host import Host, find_secrets
 from claw_tools.settings import Principal
 from claw_tools.tool import Tool
-from tests.tools.scene import (
+from tests.tools.logged_shell import (
     MadeProvider,
     MadeTool,
     host_settings,

@@ -15,7 +15,14 @@ from claw_tools.errors import ErrorCode, ToolError
 from claw_tools.host import Host
 from claw_tools.provider import NamespaceError, ToolDefinition, load_providers, published_name
 from tests.tools.hosting import CONFIG, run
-from tests.tools.scene import ALL_TOOLS, MadeProvider, MadeTool, Scene, host_settings, scene_of
+from tests.tools.logged_shell import (
+    ALL_TOOLS,
+    LoggedShell,
+    MadeProvider,
+    MadeTool,
+    host_settings,
+    shell_with_tools,
+)
 
 
 @pytest.mark.requirement("tools:namespaces")
@@ -24,7 +31,7 @@ from tests.tools.scene import ALL_TOOLS, MadeProvider, MadeTool, Scene, host_set
     ["builtin", "git", "a__b", "a_b", "A", "", "-a", "a" * 33, "a.b", "é", None, 7, "a\n"],
 )
 async def test_a_namespace_that_is_taken_or_no_name_is_refused(namespace: Any) -> None:
-    scene = await scene_of("*")
+    scene = await shell_with_tools("*")
     with pytest.raises(NamespaceError, match="another name"):
         scene.shell.register_provider(MadeProvider(namespace, "x"))
     assert await scene.names(["*"]) == ALL_TOOLS
@@ -32,7 +39,7 @@ async def test_a_namespace_that_is_taken_or_no_name_is_refused(namespace: Any) -
 
 @pytest.mark.requirement("tools:no-shadowing")
 async def test_no_provider_takes_the_place_of_a_built_in_tool() -> None:
-    scene = Scene()
+    scene = LoggedShell()
     scene.register(MadeTool("git__log"))
     provider = MadeProvider("git", "log", "read_file")
     await scene.provide(provider)
@@ -54,7 +61,7 @@ def test_published_names_are_fit_for_models_and_differ(names: list[str]) -> None
 
 @pytest.mark.requirement("tools:published-names")
 async def test_a_call_reaches_the_provider_under_its_own_name() -> None:
-    scene, provider = Scene(), MadeProvider("x", "a.b", "a/b", "_c", "d__e", "ü" * 70)
+    scene, provider = LoggedShell(), MadeProvider("x", "a.b", "a/b", "_c", "d__e", "ü" * 70)
     await scene.provide(provider)
     for name in await scene.names():
         assert await scene.outcome(name) == "ok"
@@ -63,7 +70,7 @@ async def test_a_call_reaches_the_provider_under_its_own_name() -> None:
 
 @pytest.mark.requirement("tools:bad-definitions")
 async def test_a_tool_that_can_not_be_offered_is_left_out_and_costs_no_other_one() -> None:
-    scene, provider = Scene(), MadeProvider("x", "good")
+    scene, provider = LoggedShell(), MadeProvider("x", "good")
     bad: dict[str, Any] = {
         "reference": {"$ref": "https://example.com/x"},
         "pattern": {"properties": {"a": {"pattern": "(a+"}}},
@@ -90,7 +97,7 @@ def _nested(depth: int) -> dict[str, Any]:
 
 @pytest.mark.requirement("tools:refresh")
 async def test_a_list_is_replaced_at_once_and_kept_where_the_provider_fails() -> None:
-    scene, provider = Scene(), MadeProvider("x", "one", "two")
+    scene, provider = LoggedShell(), MadeProvider("x", "one", "two")
     await scene.provide(provider)
     seen: list[list[str]] = []
 
@@ -115,7 +122,7 @@ async def test_a_list_is_replaced_at_once_and_kept_where_the_provider_fails() ->
 
 @pytest.mark.requirement("tools:visible-is-callable")
 async def test_a_providers_tool_is_called_with_checked_arguments() -> None:
-    scene, provider = Scene(), MadeProvider("time", "now")
+    scene, provider = LoggedShell(), MadeProvider("time", "now")
     await scene.provide(provider)
     assert (await scene.outcome("time__now", {"text": 1}), provider.calls) == ("invalid_args", [])
     assert await scene.call("time__now", {"text": "x"}) == {"did": "time/now"}

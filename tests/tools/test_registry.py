@@ -17,7 +17,7 @@ from claw_contract.toolhost_file import CallLimitsSection
 from claw_mcp.protocol import MessageError
 from claw_tools.errors import ErrorCode, ToolError
 from claw_tools.registry import ToolRegistry, matches, matches_any
-from tests.tools.scene import SCHEMA, MadeTool, Scene, principal, scene_of
+from tests.tools.logged_shell import SCHEMA, LoggedShell, MadeTool, principal, shell_with_tools
 from tests.waiting import eventually_async
 
 MEGABYTE = 1 << 20
@@ -56,7 +56,7 @@ TWO_AT_ONCE = CallLimitsSection(concurrent=2)
 async def test_arguments_that_do_not_fit_are_refused_in_few_words_before_anything_runs(
     arguments: bytes,
 ) -> None:
-    scene, tool = Scene(), MadeTool("t")
+    scene, tool = LoggedShell(), MadeTool("t")
     scene.register(tool)
     started = time.process_time()
     try:
@@ -73,7 +73,7 @@ async def test_arguments_that_do_not_fit_are_refused_in_few_words_before_anythin
 @pytest.mark.requirement("tools:arguments")
 async def test_a_missing_argument_is_named_and_no_arguments_are_an_empty_object() -> None:
     scene, tool = (
-        Scene(),
+        LoggedShell(),
         MadeTool(
             "t", schema={"type": "object", "required": ["path"], "additionalProperties": False}
         ),
@@ -100,7 +100,7 @@ async def test_a_tool_that_hangs_past_its_time_is_ended() -> None:
         finally:
             ended.set()
 
-    scene = Scene()
+    scene = LoggedShell()
     scene.register(MadeTool("t", hang, seconds=0.05))
     content = await scene.call("t")
     assert (content["error"]["code"], ended.is_set()) == ("timeout", True)
@@ -123,7 +123,7 @@ async def test_a_fault_of_a_tool_is_answered_without_its_text(
     async def fail(_args: Any) -> Any:
         raise fault
 
-    scene = Scene()
+    scene = LoggedShell()
     scene.register(MadeTool("t", fail))
     with caplog.at_level(logging.ERROR):
         content = await scene.call("t")
@@ -140,7 +140,7 @@ async def test_an_error_of_a_tool_is_told_with_its_code_and_message() -> None:
     async def refuse(_args: Any) -> Any:
         raise ToolError(ErrorCode.PERMISSION_DENIED, "not this file")
 
-    scene = Scene()
+    scene = LoggedShell()
     scene.register(MadeTool("t", refuse))
     assert await scene.call("t") == {
         "error": {"code": "permission_denied", "message": "not this file"}
@@ -156,7 +156,7 @@ async def test_one_call_too_many_at_once_is_busy_and_a_cancelled_one_gives_its_p
         running += 1
         await go.wait()
 
-    scene = Scene(principal("a", limits=TWO_AT_ONCE), principal("b", limits=TWO_AT_ONCE))
+    scene = LoggedShell(principal("a", limits=TWO_AT_ONCE), principal("b", limits=TWO_AT_ONCE))
     for registry in scene.registries.values():
         registry.register(MadeTool("t", wait))
     tasks = [asyncio.create_task(scene.outcome("t")) for _ in range(2)]
@@ -182,7 +182,7 @@ async def test_one_call_too_many_at_once_is_busy_and_a_cancelled_one_gives_its_p
 @pytest.mark.requirement("tools:limits")
 async def test_so_many_calls_start_in_a_minute_and_bad_ones_count() -> None:
     now = 0.0
-    scene = Scene()
+    scene = LoggedShell()
     registry = ToolRegistry(
         principal("a", limits=CallLimitsSection(calls_per_minute=3)),
         scene.shell.provided,
@@ -237,7 +237,7 @@ def test_a_glob_is_case_sensitive_and_matches_the_whole_name() -> None:
 
 @pytest.mark.requirement("tools:registration")
 async def test_a_tool_replaces_one_of_its_name_and_a_bad_schema_is_refused() -> None:
-    scene = Scene()
+    scene = LoggedShell()
     old, new = MadeTool("read_file"), MadeTool("read_file")
     scene.register(old, new)
     await scene.call("read_file")
@@ -253,7 +253,7 @@ async def test_a_tool_replaces_one_of_its_name_and_a_bad_schema_is_refused() -> 
 
 @pytest.mark.requirement("tools:schemas")
 async def test_schemas_are_those_of_what_can_be_called_sorted_by_name() -> None:
-    registry = (await scene_of("*")).registries["a"]
+    registry = (await shell_with_tools("*")).registries["a"]
     assert [each["function"]["name"] for each in registry.schemas()] == [
         "exec_shell",
         "read_file",

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from claw_tools.errors import ErrorCode, ToolError
 from claw_tools.result import MAX_MESSAGE, fit, write_failure, write_success
-from tests.tools.scene import LIMIT, MadeTool, Scene
+from tests.tools.logged_shell import LIMIT, LoggedShell, MadeTool
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=2_000)
 JSON = st.recursive(
@@ -155,7 +155,7 @@ async def test_what_is_no_json_is_the_tools_failure(data: Any) -> None:
     async def give(_args: Any) -> Any:
         return data
 
-    scene = Scene()
+    scene = LoggedShell()
     scene.register(MadeTool("t", give))
     assert await scene.outcome("t") == "execution_failed"
     assert [line["outcome"] for line in scene.lines] == ["execution_failed"]

@@ -26,7 +26,7 @@ from tests.tools.hosting import (
     serving,
     stateless_request,
 )
-from tests.tools.scene import principal
+from tests.tools.logged_shell import principal
 from tests.waiting import eventually
 
 ALL = ["made__echo", "made__environ", "made__fail", "made__noise", "made__wait"]

@@ -9,7 +9,7 @@ import pytest
 
 from claw_mcp.protocol import RpcError, read_messages, write_request
 from claw_mcp.sessions import ClientRequest, Session
-from tests.tools.scene import ALL_TOOLS, MadeTool, Scene, principal, scene_of
+from tests.tools.logged_shell import ALL_TOOLS, LoggedShell, MadeTool, principal, shell_with_tools
 
 
 @pytest.mark.requirement(
@@ -34,14 +34,14 @@ from tests.tools.scene import ALL_TOOLS, MadeTool, Scene, principal, scene_of
 async def test_what_is_listed_can_be_called_and_nothing_else(
     globs: list[str], allowed: list[str] | None, seen: list[str]
 ) -> None:
-    scene = await scene_of(*globs)
+    scene = await shell_with_tools(*globs)
     assert await scene.names(allowed) == seen
     assert [name for name in ALL_TOOLS if await scene.outcome(name, {}, allowed) == "ok"] == seen
 
 
 @pytest.mark.requirement("tools:no-globs-no-tools")
 async def test_a_principal_without_globs_has_no_tool() -> None:
-    scene = Scene(principal("a", []))
+    scene = LoggedShell(principal("a", []))
     scene.register(MadeTool("read_file"))
     assert (await scene.names(), await scene.names(["*"])) == ([], [])
     assert (await scene.outcome("read_file")).startswith("-32602 ")
@@ -49,7 +49,7 @@ async def test_a_principal_without_globs_has_no_tool() -> None:
 
 @pytest.mark.requirement("tools:hidden-as-unknown")
 async def test_a_hidden_tool_is_told_in_the_words_of_an_unknown_one() -> None:
-    scene = await scene_of("read_file", "git__*")
+    scene = await shell_with_tools("read_file", "git__*")
     told = {
         name: (await scene.outcome(name, {"wrong": 1})).replace(repr(name), "NAME")
         for name in ("write_file", "git__log", "no_such_tool", "nobody__log", "time__now", "__", "")
@@ -65,7 +65,7 @@ async def test_a_hidden_tool_is_told_in_the_words_of_an_unknown_one() -> None:
     "bad", ["*", {"a": 1}, [1], [None], ["a"] * 129, ["a" * 65], 7, True, [["*"]]]
 )
 async def test_globs_of_a_request_that_are_none_are_refused_for_list_and_call(bad: Any) -> None:
-    scene = await scene_of("*")
+    scene = await shell_with_tools("*")
     params = {"_meta": {"claw/allowedTools": bad}}
     for method, more in (("tools/list", {}), ("tools/call", {"name": "read_file"})):
         with pytest.raises(RpcError) as refused:
@@ -79,14 +79,14 @@ async def test_globs_of_a_request_that_are_none_are_refused_for_list_and_call(ba
 
 @pytest.mark.requirement("tools:bad-meta")
 async def test_globs_of_null_are_refused_too() -> None:
-    scene = await scene_of("*")
+    scene = await shell_with_tools("*")
     with pytest.raises(RpcError):
         await scene.ask("tools/list", {"_meta": {"claw/allowedTools": None}})
 
 
 @pytest.mark.requirement("tools:own-principal")
 async def test_a_principal_calls_its_own_tool_and_never_anothers() -> None:
-    scene = Scene(principal("a"), principal("b"))
+    scene = LoggedShell(principal("a"), principal("b"))
     mine, theirs = MadeTool("read_file"), MadeTool("read_file")
     scene.registries["a"].register(mine)
     scene.registries["b"].register(theirs)
@@ -108,7 +108,7 @@ async def test_a_principal_calls_its_own_tool_and_never_anothers() -> None:
     "params", [{}, {"name": 7}, {"name": None}, {"name": ["t"]}, {"arguments": {}}, []]
 )
 async def test_a_call_without_a_name_is_an_error_of_the_protocol(params: Any) -> None:
-    scene = Scene()
+    scene = LoggedShell()
     with pytest.raises(RpcError) as refused:
         await scene.ask("tools/call", params)
     assert (refused.value.code, scene.lines) == (-32602, [])
@@ -116,7 +116,7 @@ async def test_a_call_without_a_name_is_an_error_of_the_protocol(params: Any) ->
 
 @pytest.mark.requirement("tools:arguments")
 async def test_unknown_methods_and_cursors_are_errors_of_the_protocol() -> None:
-    scene = Scene()
+    scene = LoggedShell()
     for method, params, code in (
         ("resources/list", {}, -32601),
         ("tools/list", {"cursor": "2"}, -32602),
@@ -132,7 +132,7 @@ async def test_a_number_keeps_its_exact_value_on_the_way_to_a_tool_and_back() ->
     async def echo(args: dict[str, Any]) -> Any:
         return args
 
-    scene, tool = Scene(), MadeTool("t", echo, schema={"type": "object"})
+    scene, tool = LoggedShell(), MadeTool("t", echo, schema={"type": "object"})
     scene.register(tool)
     sent = b'{"a":123456789012345678901234567890,"b":0.1000000000000000055511151231257827,"c":1.10}'
     request = write_request(b"1", "tools/call", b'{"name":"t","arguments":%b}' % sent)

@@ -82,6 +82,11 @@ class Wire(Protocol):
         ``thought``: the thought before it; ``cut``: the model ran out of tokens.
         """
 
+    def streamed(self, body: bytes) -> bytes:
+        """Return a provider's response as the stream that it sends: each part whole, in one
+        event.
+        """
+
     def ended(self, body: bytes) -> str:
         """Return why a response ended, in the protocol's own word."""
 

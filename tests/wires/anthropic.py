@@ -114,6 +114,50 @@ def reply(
     )
 
 
+def streamed(body: bytes) -> bytes:
+    message = json.loads(body)
+    blocks = message["content"]
+    raw = msgspec.json.decode(body, type=_Message).content
+    ends = {name: message[name] for name in ("stop_reason", "stop_sequence")}
+    begun = {**message, "content": [], "stop_reason": None, "stop_sequence": None}
+
+    events: list[Body] = [{"type": "message_start", "message": begun}]
+    for index, block in enumerate(blocks):
+        begins, deltas = _begin(block, bytes(raw[index].input).decode())
+        events.append({"type": "content_block_start", "index": index, "content_block": begins})
+        events += [
+            {"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas
+        ]
+        events.append({"type": "content_block_stop", "index": index})
+    usage = {"output_tokens": message["usage"]["output_tokens"]}
+    events.append({"type": "message_delta", "delta": ends, "usage": usage})
+    events.append({"type": "message_stop"})
+
+    return b"".join(
+        f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events
+    )
+
+
+def _begin(block: Body, arguments: str) -> tuple[Body, list[Body]]:
+    """Return a block as its stream begins it, and the deltas that complete it.
+
+    ``arguments``: the call's arguments in their own spelling.
+    """
+    match block["type"]:
+        case "text":
+            return {**block, "text": ""}, [{"type": "text_delta", "text": block["text"]}]
+        case "thinking":
+            return {**block, "thinking": "", "signature": ""}, [
+                {"type": "thinking_delta", "thinking": block["thinking"]},
+                {"type": "signature_delta", "signature": block["signature"]},
+            ]
+        case "tool_use":
+            delta = {"type": "input_json_delta", "partial_json": arguments}
+            return {**block, "input": {}}, [delta]
+        case _:
+            return block, []
+
+
 def ended(body: bytes) -> str:
     reason: str = json.loads(body)["stop_reason"]
     return reason

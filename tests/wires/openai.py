@@ -106,6 +106,31 @@ def reply(
     return json.dumps(body).encode()
 
 
+def streamed(body: bytes) -> bytes:
+    response = json.loads(body)
+    (choice,) = response.pop("choices")
+    usage = response.pop("usage", None)
+    delta = choice["message"]
+    if "tool_calls" in delta:
+        delta["tool_calls"] = [
+            {"index": place, **call} for place, call in enumerate(delta["tool_calls"])
+        ]
+
+    choices: list[list[Body]] = [
+        [{**choice, "delta": delta, "finish_reason": None}],
+        [{**choice, "delta": {}}],
+    ]
+    for each in (*choices[0], *choices[1]):
+        del each["message"]
+    chunk = {**response, "object": "chat.completion.chunk"}
+    chunks = [{**chunk, "choices": each} for each in choices]
+    if usage is not None:
+        chunks.append({**chunk, "choices": [], "usage": usage})
+
+    events = [json.dumps(each).encode() for each in chunks] + [b"[DONE]"]
+    return b"".join(b"data: %b\n\n" % event for event in events)
+
+
 def ended(body: bytes) -> str:
     reason: str = json.loads(body)["choices"][0]["finish_reason"]
     return reason

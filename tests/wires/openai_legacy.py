@@ -14,6 +14,7 @@ MODEL = openai.MODEL
 TRANSCRIPT = openai.TRANSCRIPT
 user = openai.user
 reply = openai.reply
+streamed = openai.streamed
 error = openai.error
 kept = openai.kept
 usage = openai.usage

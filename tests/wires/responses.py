@@ -139,6 +139,25 @@ def reply(
     return json.dumps(response(*output, **cut_off, **more)).encode()
 
 
+def streamed(body: bytes) -> bytes:
+    whole = json.loads(body)
+    begun = {**whole, "status": "in_progress", "output": [], "usage": None}
+    events: list[Body] = [
+        {"type": f"response.{step}", "response": begun} for step in ("created", "in_progress")
+    ]
+    for index, item in enumerate(whole["output"]):
+        events += [
+            {"type": f"response.output_item.{step}", "output_index": index, "item": item}
+            for step in ("added", "done")
+        ]
+    events.append({"type": f"response.{whole['status']}", "response": whole})
+
+    return b"".join(
+        f"event: {event['type']}\ndata: {json.dumps({**event, 'sequence_number': number})}\n\n".encode()
+        for number, event in enumerate(events)
+    )
+
+
 def ended(body: bytes) -> str:
     document = json.loads(body)
     reason: str = (document.get("incomplete_details") or {}).get("reason") or document["status"]

@@ -1,24 +1,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from starlette.responses import JSONResponse
 
 from tests.once import make_once
-from tests.peers import Service
+from tests.peers import Provider, Service
 from tests.proxy.pod import Pod
-from tests.sdks.responses.plays import PLANTED, Metronome, Performance, Stage
-from tests.sdks.responses.provider import KeepingProvider
+from tests.sdks.responses.model import CaseModel
+from tests.sdks.responses.plays import PLANTED, Metronome, Performance, ResponsesPod
 
 _PLAY = {"type": "object", "properties": {"play": {"type": "string"}}, "required": ["play"]}
 
 
 @pytest.fixture(scope="package")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def responses_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ResponsesPod]:
     """Yield a running pod. Streams get events from the first keepalive on."""
-    provider, service, metronome = KeepingProvider(), Service(), Metronome()
+    model, service, metronome = CaseModel(), Service(), Metronome()
+    provider = Provider(model=model)
     service.routes = {
         ("GET", "/balance"): JSONResponse({"usd": PLANTED}),
         ("GET", "/wait"): metronome,
@@ -26,7 +26,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     }
     provider.start()
     service.start()
-    made: Any = Pod(tmp_path_factory.mktemp("responses"), provider, service)  # type: ignore[arg-type]  # it needs no script
+    made = Pod(tmp_path_factory.mktemp("responses"), provider, service)
     made.environment = {
         "CLLAMA_KEEPALIVE_RESPONSES": "native",
         "CLLAMA_KEEPALIVE_MS": "100",
@@ -42,7 +42,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     made.start()
     metronome.start(made)
     try:
-        yield Stage(made, provider, service, metronome)
+        yield ResponsesPod(made, model, service, metronome)
     finally:
         metronome.stop()
         made.stop()
@@ -56,5 +56,5 @@ def performance(
 ) -> Performance:
     """Return the outcome of all clients' conversations, which they have once in a run."""
     return make_once(
-        tmp_path_factory, "responses", lambda: request.getfixturevalue("stage").perform()
+        tmp_path_factory, "responses", lambda: request.getfixturevalue("responses_pod").perform()
     )

@@ -24,7 +24,7 @@ from starlette.responses import JSONResponse, Response
 from tests.peers import Service
 from tests.proxy.pod import ROOT, Pod, authority
 from tests.sdks.hearing import JAVASCRIPT, install
-from tests.sdks.responses.provider import KeepingProvider
+from tests.sdks.responses.model import CaseModel
 from tests.waiting import eventually_async
 
 PYTHON = ROOT / ".venv" / "runners"
@@ -124,11 +124,11 @@ class Performance:
 
 
 @dataclass
-class Stage:
+class ResponsesPod:
     """A pod whose provider keeps responses, and whose tools are read, slow, and a write."""
 
     pod: Pod
-    provider: KeepingProvider
+    model: CaseModel
     service: Service
     metronome: Metronome
 
@@ -167,7 +167,7 @@ class Stage:
             for request in self.service.received
             if request.path == "/trade"
         )
-        return Performance(some | others, traded, self.provider.refused)
+        return Performance(some | others, traded, self.model.refused)
 
     def _perform(self, command: Sequence[Path | str], some: list[Play]) -> dict[str, Played]:
         given = json.dumps([{**asdict(play), "words": play.words} for play in some]).encode()

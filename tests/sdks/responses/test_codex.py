@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import ENTRANCES, blocks
-from tests.mcp_peers.client_model import MODEL
 from tests.mcp_peers.peers import client_program
-from tests.sdks.responses.plays import PLANTED, SECONDS, Stage
+from tests.one_call import MODEL
+from tests.sdks.responses.plays import PLANTED, SECONDS, ResponsesPod
 
 PLAYS = {"base-url": 901, "forward-proxy": 902}
 
@@ -34,11 +34,11 @@ def command_of_page(place: int, words: str) -> list[str]:
     ]
 
 
-def run_codex(stage: Stage, entrance: str, command: list[str]) -> str:
+def run_codex(responses_pod: ResponsesPod, entrance: str, command: list[str]) -> str:
     """Run Codex in a home of its own for each entrance, with the page's file for
     the base URL; return what it prints.
     """
-    home = stage.pod.home / f"codex-{entrance}"
+    home = responses_pod.pod.home / f"codex-{entrance}"
     settings = home / ".codex" / "config.toml"
     if not settings.exists():
         settings.parent.mkdir(parents=True)
@@ -47,13 +47,13 @@ def run_codex(stage: Stage, entrance: str, command: list[str]) -> str:
             for block in blocks(ENTRANCES / "runners.md", "codex")
             if block.language == "toml"
         ]
-        by_base_url = page.replace("http://cllama:8080", stage.pod.url)
+        by_base_url = page.replace("http://cllama:8080", responses_pod.pod.url)
         settings.write_text(
             by_base_url if entrance == "base-url" else f'model = "{MODEL}"\n', encoding="utf-8"
         )
-    token = stage.pod.token()
+    token = responses_pod.pod.token()
     environment = {
-        **stage.environment(),
+        **responses_pod.environment(),
         "HOME": str(home),
         "OPENAI_API_KEY": token,
         "CODEX_API_KEY": token,
@@ -80,18 +80,22 @@ def sessions(home: Path) -> str:
 
 @pytest.mark.requirement("responses:codex", "responses:clients", "responses:clients-fail")
 @pytest.mark.parametrize("entrance", PLAYS)
-def test_codex_plays_every_scenario_and_remembers_them(stage: Stage, entrance: str) -> None:
+def test_codex_plays_every_scenario_and_remembers_them(
+    responses_pod: ResponsesPod, entrance: str
+) -> None:
     number = PLAYS[entrance]
     assert f"Done with everything for {number}." in run_codex(
-        stage, entrance, command_of_page(0, f"case:everything {number};")
+        responses_pod, entrance, command_of_page(0, f"case:everything {number};")
     )
-    said = run_codex(stage, entrance, command_of_page(1, f"case:again {number};"))
+    said = run_codex(responses_pod, entrance, command_of_page(1, f"case:again {number};"))
     assert "I remember: balance, exec_command, wait, trade." in said
     traded = [
-        request.json["play"] for request in stage.service.received if request.path == "/trade"
+        request.json["play"]
+        for request in responses_pod.service.received
+        if request.path == "/trade"
     ]
     assert traded.count(str(number)) == 1
-    shown = sessions(stage.pod.home / f"codex-{entrance}")
+    shown = sessions(responses_pod.pod.home / f"codex-{entrance}")
     assert "three files" in shown
     assert [word for word in ("desk__", PLANTED) if word in shown] == []
-    assert stage.provider.refused == []
+    assert responses_pod.model.refused == []

@@ -9,14 +9,14 @@ import pytest
 
 from claw_tools.files import workspace
 from claw_tools.files.openat2 import open_by_walk
-from tests.tools.files.scene import Scene, opened
+from tests.tools.files.guarded_workspace import GuardedWorkspace, opened
 
 
 @pytest.fixture(params=["openat2", "walk"])
 def scene(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Scene]:
-    """Return a scene, once with the kernel's ``openat2``, and once as where there is none."""
+) -> Iterator[GuardedWorkspace]:
+    """Return a guarded workspace, once with the kernel's ``openat2``, and once as where there is none."""
     if request.param == "walk":
         monkeypatch.setattr(workspace, "find_opener", lambda _: open_by_walk)
     with opened(tmp_path) as made:
@@ -24,7 +24,7 @@ def scene(
 
 
 @pytest.fixture
-def kernel_scene(tmp_path: Path) -> Iterator[Scene]:
-    """Return a scene with ``openat2``, for what does not depend on it."""
+def kernel_scene(tmp_path: Path) -> Iterator[GuardedWorkspace]:
+    """Return a guarded workspace with ``openat2``, for what does not depend on it."""
     with opened(tmp_path) as made:
         yield made

@@ -18,7 +18,7 @@ from pathlib import Path
 from claw_tools.errors import ErrorCode
 from claw_tools.files.openat2 import find_opener, open_by_kernel, open_by_walk
 from claw_tools.files.workspace import Workspace
-from tests.tools.files.scene import OWNER, Scene, registered
+from tests.tools.files.guarded_workspace import OWNER, GuardedWorkspace, registered
 
 _LOAD, _EQUAL, _ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
@@ -62,7 +62,7 @@ async def use_everything(home: Path) -> None:
         os.setresuid(OWNER, OWNER, OWNER)
     assert has_no_capability()
 
-    scene = Scene(home, workspace, registry)
+    scene = GuardedWorkspace(home, workspace, registry)
     assert await scene.call("write_file", path="x/f", content="old") == {
         "bytes": 3,
         "created": True,

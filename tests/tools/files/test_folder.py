@@ -14,9 +14,9 @@ import pytest
 
 from claw_tools.errors import ErrorCode
 from tests.not_tested import skip_for_kernel
+from tests.tools.files.guarded_workspace import GuardedWorkspace, registered, write
 from tests.tools.files.mounts import mounted
 from tests.tools.files.poor_process import OPENAT
-from tests.tools.files.scene import Scene, registered, write
 
 ROOT = Path(__file__).parents[3]
 DOOMED = """
@@ -63,7 +63,7 @@ while True:
 @pytest.mark.requirement("files:killed")
 @pytest.mark.parametrize("kernel", ["new", "old"])
 def test_a_kill_leaves_the_old_file_or_the_new_one_and_the_next_write_tidies_up(
-    kernel_scene: Scene, kernel: str
+    kernel_scene: GuardedWorkspace, kernel: str
 ) -> None:
     scene = kernel_scene
     if kernel == "old" and platform.machine() not in OPENAT:
@@ -103,7 +103,7 @@ def test_a_kill_leaves_the_old_file_or_the_new_one_and_the_next_write_tidies_up(
 @pytest.mark.requirement("files:full-disk")
 async def test_a_full_disk_is_an_error_and_the_old_file_is_whole(tmp_path: Path) -> None:
     with mounted(tmp_path, ("tmpfs", tmp_path, "size=256k,mode=0777")) as workspace:
-        scene = Scene(tmp_path, workspace, registered(workspace))
+        scene = GuardedWorkspace(tmp_path, workspace, registered(workspace))
         await scene.call("write_file", path="f", content="old" * 30_000)
         for tool, args in {
             "write_file": {"path": "f", "content": "new" * 100_000},

@@ -12,7 +12,7 @@ import pytest
 
 from claw_contract.toolhost_file import LimitsSection
 from claw_tools.errors import ErrorCode
-from tests.tools.files.scene import SECRET, Scene, link, opened, write
+from tests.tools.files.guarded_workspace import SECRET, GuardedWorkspace, link, opened, write
 
 ROOT = Path(__file__).parents[3]
 WRITER = """
@@ -31,7 +31,7 @@ asyncio.run(main())
 
 
 @pytest.mark.requirement("memory:append")
-async def test_notes_are_added_as_paragraphs_or_written_over(scene: Scene) -> None:
+async def test_notes_are_added_as_paragraphs_or_written_over(scene: GuardedWorkspace) -> None:
     assert await scene.call("memory_read") == {"content": ""}
     await scene.call("memory_write", content="one")
     await scene.call("memory_write", content="two\nlines\n", mode="append")
@@ -44,7 +44,9 @@ async def test_notes_are_added_as_paragraphs_or_written_over(scene: Scene) -> No
 
 
 @pytest.mark.requirement("memory:search")
-async def test_a_query_finds_the_first_paragraphs_with_all_its_words(scene: Scene) -> None:
+async def test_a_query_finds_the_first_paragraphs_with_all_its_words(
+    scene: GuardedWorkspace,
+) -> None:
     paragraphs = [f"Straße {number}\nis LONG." for number in range(30)] + [
         "A short STRASSE.",
         "long only",
@@ -61,7 +63,7 @@ async def test_a_query_finds_the_first_paragraphs_with_all_its_words(scene: Scen
 
 
 @pytest.mark.requirement("memory:concurrent")
-async def test_of_fifty_concurrent_appends_each_is_there_once(scene: Scene) -> None:
+async def test_of_fifty_concurrent_appends_each_is_there_once(scene: GuardedWorkspace) -> None:
     await asyncio.gather(
         *(scene.call("memory_write", content=f"note-{number}") for number in range(50))
     )
@@ -72,7 +74,7 @@ async def test_of_fifty_concurrent_appends_each_is_there_once(scene: Scene) -> N
 
 
 @pytest.mark.requirement("memory:concurrent", "files:edit-concurrent")
-def test_of_appends_by_two_processes_each_is_there_once(kernel_scene: Scene) -> None:
+def test_of_appends_by_two_processes_each_is_there_once(kernel_scene: GuardedWorkspace) -> None:
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", WRITER, str(kernel_scene.ws)]
     writers = [subprocess.Popen([*command, name], env=environ) for name in ("a", "b")]
@@ -103,7 +105,7 @@ async def test_what_would_be_too_much_is_refused_whole(tmp_path: Path) -> None:
 @pytest.mark.requirement("memory:link")
 @pytest.mark.parametrize("target", ["../out/s", "../out/new", "/proc/self/environ"])
 async def test_a_memory_that_leads_out_is_neither_read_nor_written(
-    scene: Scene, target: str
+    scene: GuardedWorkspace, target: str
 ) -> None:
     link(scene.ws / "MEMORY.md", target)
     before = scene.outside()

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from claw_tools.errors import ToolError
-from tests.tools.files.scene import SECRET, Scene, link, write
+from tests.tools.files.guarded_workspace import SECRET, GuardedWorkspace, link, write
 from tests.waiting import DEADLINE
 
 FLIPPER = """
@@ -57,7 +57,7 @@ def flipping(ws: Path, how: str) -> Iterator[None]:
             process.kill()
 
 
-def furnish(scene: Scene) -> None:
+def furnish(scene: GuardedWorkspace) -> None:
     for name in ("s", "edited"):
         write(scene.ws / "d" / name, "inside")
     link(scene.ws / "other", "../out")
@@ -65,7 +65,7 @@ def furnish(scene: Scene) -> None:
     (scene.out / "edited").chmod(0o666)
 
 
-async def try_everything(scene: Scene, number: int) -> tuple[int, int]:
+async def try_everything(scene: GuardedWorkspace, number: int) -> tuple[int, int]:
     """Call each tool once; return how many calls were done, and how many of them got out."""
     calls = {
         "read_file": {"path": "d/s"},
@@ -86,7 +86,9 @@ async def try_everything(scene: Scene, number: int) -> tuple[int, int]:
 
 @pytest.mark.requirement("files:race")
 @pytest.mark.parametrize("how", ["exchange", "rename"])
-async def test_who_exchanges_a_folder_and_a_link_gets_no_call_out(scene: Scene, how: str) -> None:
+async def test_who_exchanges_a_folder_and_a_link_gets_no_call_out(
+    scene: GuardedWorkspace, how: str
+) -> None:
     furnish(scene)
     write(scene.out / "only-outside", "")
     before = scene.outside()
@@ -109,7 +111,7 @@ async def test_who_exchanges_a_folder_and_a_link_gets_no_call_out(scene: Scene, 
 
 @pytest.mark.requirement("files:race")
 def test_the_same_attack_gets_a_path_out_that_is_checked_before_it_is_used(
-    kernel_scene: Scene,
+    kernel_scene: GuardedWorkspace,
 ) -> None:
     scene = kernel_scene
     furnish(scene)
@@ -125,7 +127,7 @@ def test_the_same_attack_gets_a_path_out_that_is_checked_before_it_is_used(
 
 @pytest.mark.requirement("files:atomic")
 async def test_of_concurrent_writes_one_is_whole_and_every_reader_sees_a_whole_one(
-    scene: Scene,
+    scene: GuardedWorkspace,
 ) -> None:
     write(scene.ws / "f", "0" * 5_000)
     contents = {str(digit) * 5_000 for digit in range(8)}
@@ -138,7 +140,7 @@ async def test_of_concurrent_writes_one_is_whole_and_every_reader_sees_a_whole_o
 
 
 @pytest.mark.requirement("files:edit-concurrent")
-async def test_of_concurrent_edits_none_is_lost(scene: Scene) -> None:
+async def test_of_concurrent_edits_none_is_lost(scene: GuardedWorkspace) -> None:
     write(scene.ws / "f", "".join(f"<{number}>\n" for number in range(40)))
     edits = [
         scene.call("edit_file", path="f", old_text=f"<{number}>", new_text=f"[{number}]")

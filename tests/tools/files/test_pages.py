@@ -11,7 +11,7 @@ import pytest
 
 from claw_contract.toolhost_file import LimitsSection
 from claw_tools.errors import ErrorCode, ToolError
-from tests.tools.files.scene import Scene, opened, write
+from tests.tools.files.guarded_workspace import GuardedWorkspace, opened, write
 
 
 @pytest.mark.requirement("files:pages")
@@ -31,7 +31,7 @@ async def test_a_long_file_comes_in_pages_of_whole_lines_that_fit_a_result(tmp_p
 
 @pytest.mark.requirement("files:pages")
 async def test_offset_and_limit_count_lines_and_an_offset_past_the_end_says_how_many_there_are(
-    kernel_scene: Scene,
+    kernel_scene: GuardedWorkspace,
 ) -> None:
     scene = kernel_scene
     write(scene.ws / "f", "0\n1\n2\n3")
@@ -61,7 +61,9 @@ async def test_offset_and_limit_count_lines_and_an_offset_past_the_end_says_how_
 
 
 @pytest.mark.requirement("files:huge")
-async def test_a_sparse_file_of_1_gib_is_read_in_bounded_memory(kernel_scene: Scene) -> None:
+async def test_a_sparse_file_of_1_gib_is_read_in_bounded_memory(
+    kernel_scene: GuardedWorkspace,
+) -> None:
     scene = kernel_scene
     head = "text\n" * 2_000
     file = write(scene.ws / "huge", head)
@@ -95,7 +97,7 @@ async def test_of_a_line_that_fits_no_page_there_is_the_beginning_in_whole_chara
 
 @pytest.mark.requirement("files:binary")
 async def test_a_binary_file_is_told_and_what_is_not_utf8_is_shown_and_said(
-    kernel_scene: Scene,
+    kernel_scene: GuardedWorkspace,
 ) -> None:
     scene = kernel_scene
     write(scene.ws / "binary", b"\x7fELF\0\0" + b"x" * 100)

@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 from claw_tools.errors import ErrorCode
 from claw_tools.files import workspace
 from claw_tools.files.openat2 import open_by_walk
-from tests.tools.files.scene import SECRET, Scene, bind, link, opened, own, write
+from tests.tools.files.guarded_workspace import (
+    SECRET,
+    GuardedWorkspace,
+    bind,
+    link,
+    opened,
+    own,
+    write,
+)
 
 WRITING = {"write_file": {"content": "x"}, "edit_file": {"old_text": "s", "new_text": "x"}}
 EVERY = {"read_file": {}, "list_directory": {}, **WRITING}
@@ -44,7 +52,7 @@ ESCAPES = [
 ]
 
 
-def furnish(scene: Scene) -> None:
+def furnish(scene: GuardedWorkspace) -> None:
     """Put links into the workspace, in and out, and a file below a folder."""
     write(scene.ws / "a" / "deep" / "f", "inside")
     write(scene.ws / "f", "inside")
@@ -67,7 +75,7 @@ def furnish(scene: Scene) -> None:
 @pytest.mark.requirement("files:escapes")
 @pytest.mark.parametrize("tool", EVERY)
 async def test_every_way_out_is_an_invalid_path_and_nothing_outside_changes(
-    scene: Scene, tool: str
+    scene: GuardedWorkspace, tool: str
 ) -> None:
     furnish(scene)
     before, within = scene.outside(), sorted(scene.ws.rglob("*"))
@@ -79,7 +87,7 @@ async def test_every_way_out_is_an_invalid_path_and_nothing_outside_changes(
 
 @pytest.mark.requirement("files:inside")
 async def test_dots_and_links_that_stay_inside_are_followed_and_a_link_at_the_end_is_not_written(
-    kernel_scene: Scene,
+    kernel_scene: GuardedWorkspace,
 ) -> None:
     scene = kernel_scene
     furnish(scene)
@@ -114,7 +122,9 @@ async def test_without_openat2_no_link_is_followed_and_dots_still_lead_back(
 
 
 @pytest.mark.requirement("files:missing-folders")
-async def test_missing_folders_are_made_and_never_through_a_link_that_hangs(scene: Scene) -> None:
+async def test_missing_folders_are_made_and_never_through_a_link_that_hangs(
+    scene: GuardedWorkspace,
+) -> None:
     link(scene.ws / "hangs", "later")
     assert await scene.call("write_file", path="x/y/z", content="new") == {
         "bytes": 3,
@@ -130,7 +140,7 @@ async def test_missing_folders_are_made_and_never_through_a_link_that_hangs(scen
 
 
 @pytest.mark.requirement("files:hard-link")
-async def test_a_hard_link_is_replaced_and_never_written_through(scene: Scene) -> None:
+async def test_a_hard_link_is_replaced_and_never_written_through(scene: GuardedWorkspace) -> None:
     for name in ("w", "e", "MEMORY.md"):
         os.link(scene.out / "s", scene.ws / name)
     before = scene.outside()
@@ -148,7 +158,7 @@ def count_descriptors() -> int:
 
 @pytest.mark.requirement("files:no-file")
 async def test_what_is_no_file_is_an_invalid_path_at_once_and_no_descriptor_is_left(
-    scene: Scene,
+    scene: GuardedWorkspace,
 ) -> None:
     os.mkfifo(scene.ws / "pipe")
     own(scene.ws / "pipe")
@@ -192,7 +202,9 @@ ODD = {
 
 
 @pytest.mark.requirement("files:odd-paths")
-async def test_odd_paths_have_defined_errors_and_a_backslash_is_a_letter(scene: Scene) -> None:
+async def test_odd_paths_have_defined_errors_and_a_backslash_is_a_letter(
+    scene: GuardedWorkspace,
+) -> None:
     write(scene.ws / "f")
     for path, code in ODD.items():
         assert await scene.refused("read_file", path=path) is code, path
@@ -238,7 +250,7 @@ PATHS = st.one_of(
 )
 @given(path=PATHS, tool=st.sampled_from(sorted(EVERY)))
 def test_whatever_the_path_nothing_outside_is_read_or_written(
-    scene: Scene, path: str, tool: str
+    scene: GuardedWorkspace, path: str, tool: str
 ) -> None:
     for left in scene.ws.iterdir():
         shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from claw_tools.errors import ErrorCode
+from tests.tools.files.guarded_workspace import GuardedWorkspace, link, opened, registered, write
 from tests.tools.files.mounts import mounted
-from tests.tools.files.scene import Scene, link, opened, registered, write
 
 PROTECTED = [
     *(
@@ -44,7 +44,7 @@ PROTECTED = [
 @pytest.mark.requirement("files:protected", "files:protected-place")
 @pytest.mark.parametrize("tool", ["write_file", "edit_file"])
 async def test_what_other_programs_run_is_not_written_however_it_is_reached(
-    kernel_scene: Scene, tool: str
+    kernel_scene: GuardedWorkspace, tool: str
 ) -> None:
     scene = kernel_scene
     write(scene.ws / ".git" / "hooks" / "pre-commit", "old")
@@ -68,7 +68,7 @@ async def test_what_other_programs_run_is_not_written_however_it_is_reached(
 
 @pytest.mark.requirement("files:protected-place")
 async def test_a_folder_to_which_a_protected_name_links_is_protected_too(
-    kernel_scene: Scene,
+    kernel_scene: GuardedWorkspace,
 ) -> None:
     scene = kernel_scene
     write(scene.ws / "store" / "hooks" / "x", "old")
@@ -125,7 +125,7 @@ async def test_where_the_file_system_has_two_names_for_a_protected_folder_both_a
     with mounted(
         tmp_path, (str(tmp_path / "a" / ".git"), tmp_path / "a" / "other", "")
     ) as workspace:
-        scene = Scene(tmp_path, workspace, registered(workspace))
+        scene = GuardedWorkspace(tmp_path, workspace, registered(workspace))
         for path in (
             "a/other/hooks/x",
             "a/other/hooks/deep/x",

@@ -7,12 +7,12 @@ import os
 import pytest
 
 from claw_tools.errors import ErrorCode
-from tests.tools.files.scene import Scene, bind, link, own, write
+from tests.tools.files.guarded_workspace import GuardedWorkspace, bind, link, own, write
 
 
 @pytest.mark.requirement("files:write-limit")
 async def test_too_much_content_and_half_characters_are_refused_before_anything_is_made(
-    kernel_scene: Scene,
+    kernel_scene: GuardedWorkspace,
 ) -> None:
     scene = kernel_scene
     for content in ("x" * ((10 << 20) + 1), "é" * ((5 << 20) + 1), "\udfff"):
@@ -24,7 +24,7 @@ async def test_too_much_content_and_half_characters_are_refused_before_anything_
 
 
 @pytest.mark.requirement("files:mode")
-async def test_a_file_keeps_its_mode_without_setuid(kernel_scene: Scene) -> None:
+async def test_a_file_keeps_its_mode_without_setuid(kernel_scene: GuardedWorkspace) -> None:
     scene = kernel_scene
     for name in ("run", "edited"):
         write(scene.ws / name, "old").chmod(0o6751)
@@ -38,7 +38,9 @@ async def test_a_file_keeps_its_mode_without_setuid(kernel_scene: Scene) -> None
 
 
 @pytest.mark.requirement("files:list")
-async def test_a_listing_is_sorted_and_tells_nothing_of_what_a_link_leads_to(scene: Scene) -> None:
+async def test_a_listing_is_sorted_and_tells_nothing_of_what_a_link_leads_to(
+    scene: GuardedWorkspace,
+) -> None:
     write(scene.ws / "b", "1234")
     write(scene.ws / "sub" / "f")
     link(scene.ws / "a", "../out/s")
@@ -63,7 +65,7 @@ async def test_a_listing_is_sorted_and_tells_nothing_of_what_a_link_leads_to(sce
 
 @pytest.mark.requirement("files:list")
 async def test_a_listing_is_cut_at_its_limit_and_says_how_many_there_are(
-    kernel_scene: Scene,
+    kernel_scene: GuardedWorkspace,
 ) -> None:
     scene = kernel_scene
     (scene.ws / "many").mkdir()

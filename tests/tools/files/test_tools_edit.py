@@ -11,16 +11,16 @@ import pytest
 from claw_tools.errors import ErrorCode, ToolError
 from claw_tools.files.folder import Cancellation, Folder
 from claw_tools.files.openat2 import open_by_kernel
-from tests.tools.files.scene import Scene, write
+from tests.tools.files.guarded_workspace import GuardedWorkspace, write
 
 
-async def edited(scene: Scene, content: bytes, old: str, new: str) -> bytes:
+async def edited(scene: GuardedWorkspace, content: bytes, old: str, new: str) -> bytes:
     file = write(scene.ws / "f", content)
     await scene.call("edit_file", path="f", old_text=old, new_text=new)
     return file.read_bytes()
 
 
-async def unedited(scene: Scene, content: bytes, old: str, new: str) -> str:
+async def unedited(scene: GuardedWorkspace, content: bytes, old: str, new: str) -> str:
     """Return the message of an edit that is refused, and leaves the file as it was."""
     file = write(scene.ws / "f", content)
     with pytest.raises(ToolError) as refusal:
@@ -32,7 +32,7 @@ async def unedited(scene: Scene, content: bytes, old: str, new: str) -> str:
 
 @pytest.mark.requirement("files:edit-once")
 async def test_none_several_and_overlapping_matches_are_told_with_their_number(
-    kernel_scene: Scene,
+    kernel_scene: GuardedWorkspace,
 ) -> None:
     scene = kernel_scene
     assert await edited(scene, b"one two three", "two", "2") == b"one 2 three"
@@ -55,7 +55,7 @@ async def test_none_several_and_overlapping_matches_are_told_with_their_number(
 
 
 @pytest.mark.requirement("files:edit-literal")
-async def test_texts_are_literal(kernel_scene: Scene) -> None:
+async def test_texts_are_literal(kernel_scene: GuardedWorkspace) -> None:
     scene = kernel_scene
     assert await edited(scene, b"a.c abc", "a.c", r"\1 $& \g<0>") == rb"\1 $& \g<0> abc"
     assert "does not stand" in await unedited(scene, "é".encode(), "e\u0301", "x")
@@ -64,7 +64,7 @@ async def test_texts_are_literal(kernel_scene: Scene) -> None:
 
 
 @pytest.mark.requirement("files:edit-line-ends")
-async def test_a_byte_order_mark_and_crlf_stay(kernel_scene: Scene) -> None:
+async def test_a_byte_order_mark_and_crlf_stay(kernel_scene: GuardedWorkspace) -> None:
     scene = kernel_scene
     content = b"\xef\xbb\xbfone\r\ntwo\r\nthree\r\n"
     assert (

@@ -16,8 +16,15 @@ import pytest
 
 from claw_tools.errors import ErrorCode
 from tests.not_tested import skip_for_kernel
+from tests.tools.files.guarded_workspace import (
+    OWNER,
+    GuardedWorkspace,
+    guarded_at,
+    link,
+    opened,
+    write,
+)
 from tests.tools.files.poor_process import OPENAT
-from tests.tools.files.scene import OWNER, Scene, link, opened, scene_at, write
 
 needs_root = pytest.mark.skipif(
     os.geteuid() != 0, reason="the kernel refuses other users: run as root"
@@ -27,7 +34,7 @@ needs_root = pytest.mark.skipif(
 @needs_root
 @pytest.mark.requirement("files:owner")
 async def test_the_tools_of_a_host_that_is_root_have_the_rights_of_the_workspaces_owner(
-    kernel_scene: Scene,
+    kernel_scene: GuardedWorkspace,
 ) -> None:
     scene = kernel_scene
     await scene.call("write_file", path="x/y", content="mine")
@@ -53,7 +60,7 @@ ROOT = Path(__file__).parents[3]
 @pytest.mark.requirement("files:dropped", "files:no-openat2")
 @pytest.mark.parametrize("kernel", ["new", "old"])
 def test_a_process_without_roots_rights_works_and_refuses_as_on_an_old_kernel(
-    kernel_scene: Scene, kernel: str
+    kernel_scene: GuardedWorkspace, kernel: str
 ) -> None:
     if kernel == "old" and platform.machine() not in OPENAT:
         skip_for_kernel("a filter of this architecture's calls")
@@ -83,7 +90,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 @pytest.mark.requirement("files:cancelled")
-async def test_a_cancelled_call_changes_nothing_afterwards(kernel_scene: Scene) -> None:
+async def test_a_cancelled_call_changes_nothing_afterwards(kernel_scene: GuardedWorkspace) -> None:
     scene = kernel_scene
     write(scene.ws / "f", "old")
     calls = {
@@ -119,5 +126,5 @@ async def test_calls_that_wait_in_one_workspace_do_not_hold_up_another(tmp_path:
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
-    with scene_at(tmp_path / "a") as one:
+    with guarded_at(tmp_path / "a") as one:
         assert await one.call("memory_read") == {"content": ""}

@@ -19,7 +19,7 @@ from claw_tools.host import Host
 from claw_tools.settings import HostSettings
 from claw_tools.web.search import WebSearch
 from tests.raw import Act, answers, bytes_only, resets_after
-from tests.tools.scene import principal
+from tests.tools.logged_shell import principal
 from tests.tools.web.calls import call, fails, serving
 from tests.waiting import nobody_listens
 

@@ -32,7 +32,8 @@ from claw_state.sqlite.connection import Database
 from claw_state.sqlite.ownership import SqliteOwnershipStore
 from tests.crash import life
 from tests.crash.faults import WITH_IDS, WITHIN, Doom
-from tests.crash.peers import NUMBER, Books, Counting, Effect, Model, orders
+from tests.crash.peers import NUMBER, Books, Counting, Effect, PlanModel, orders
+from tests.peers import Provider
 from tests.proxy.pod import Pod
 from tests.waiting import eventually, free_port
 
@@ -50,7 +51,7 @@ no SDK does by itself.
 
 
 def dooms(seed: str, number: int, deaths: int) -> list[Doom]:
-    """Return the dooms of the scene with that number.
+    """Return the dooms of the conversation with that number.
 
     Every point is used once before any of them is used again.
     """
@@ -231,7 +232,7 @@ class Workers:
 
 
 @dataclass
-class Scene:
+class CrashConversation:
     """A conversation, identified by its name; its number says the way (``WAYS``), an odd one that
     tools are called over MCP.
 
@@ -241,14 +242,15 @@ class Scene:
     name: str
     seed: str
     home: Path
-    model: Model
+    provider: Provider
     service: Counting
     dooms: list[Doom]
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
-        self.books: Books = self.model.books
-        self.pod = Pod(self.home, self.model, self.service)
+        assert isinstance(self.provider.model, PlanModel)
+        self.books: Books = self.provider.model.books
+        self.pod = Pod(self.home, self.provider, self.service)
         self.way = WAYS[int(self.name[1:]) % len(WAYS)]
         self.previous = ""
         self.proxy: Proxy | Workers

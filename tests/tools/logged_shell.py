@@ -74,7 +74,7 @@ class MadeProvider:
         return {"did": f"{self.namespace}/{name}"}
 
 
-class Scene:
+class LoggedShell:
     """A shell with principals, and the lines of its log."""
 
     def __init__(self, *principals: Principal, audit: Any = "digest", limit: int = LIMIT) -> None:
@@ -139,8 +139,8 @@ def principal(name: str = "a", globs: Sequence[str] = ("*",), **more: Any) -> Pr
     return Principal(name=name, workspace=Path("/"), globs=tuple(globs), **more)
 
 
-async def scene_of(*globs: str) -> Scene:
-    scene = Scene(principal("a", globs))
+async def shell_with_tools(*globs: str) -> LoggedShell:
+    scene = LoggedShell(principal("a", globs))
     scene.register(*(MadeTool(name) for name in ("read_file", "write_file", "exec_shell")))
     await scene.provide(MadeProvider("time", "now"))
     await scene.provide(MadeProvider("git", "log", "push"), internal=True)

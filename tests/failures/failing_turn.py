@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 from tests import raw
+from tests.failures.clocked_pod import ClockedPod, Seen
 from tests.failures.provider import Failure
-from tests.failures.stage import Seen, Stage
 from tests.failures.table import Phase
 from tests.wires import Made, Wire
 
@@ -18,8 +18,8 @@ _LITTLE_MS = 150
 """The time of a turn that is to exceed it."""
 
 
-class Scene:
-    """A turn and the failure of its provider: ``stage`` is set up for the phase,
+class FailingTurn:
+    """A turn and the failure of its provider: ``pod`` is set up for the phase,
     and ``play`` runs the turn.
     """
 
@@ -34,32 +34,32 @@ class Scene:
             "total_timeout_ms": _LITTLE_MS if little else _AMPLE_MS,
             "soft_deadline_ratio": 1 - 1e-12,
         }
-        self.stage = Stage(
+        self.pod = ClockedPod(
             home, dialect, stream, policy, first_ms=1 if phase is Phase.OPEN else 60_000
         )
 
     async def play(self) -> Seen:
-        async with self.stage.open() as mediator:
+        async with self.pod.open() as mediator:
             self._script()
-            return await self.stage.ask(mediator, self.stage.request())
+            return await self.pod.ask(mediator, self.pod.request())
 
     def _script(self) -> None:
         """Script the replies that lead to the phase, then the failure for every later request."""
-        stage = self.stage
+        pod = self.pod
         acts = [raw.answers(200, self._calls(number)) for number in range(GOOD_CALLS[self.phase])]
         if acts:
             acts[-1] = self._last(acts[-1])
         elif self.failure.until == "never listens":
-            stage.provider.refuse()
-        failing = self.failure.act(stage.dialect)
-        stage.provider.script = [
+            pod.provider.refuse()
+        failing = self.failure.act(pod.dialect)
+        pod.provider.script = [
             *acts,
-            raw.held(failing, stage.go) if self.phase is Phase.OPEN else failing,
+            raw.held(failing, pod.go) if self.phase is Phase.OPEN else failing,
         ]
-        stage.service.script = [raw.answers(200, b'{"usd": 50000}')]
+        pod.service.script = [raw.answers(200, b'{"usd": 50000}')]
 
     def _calls(self, number: int) -> bytes:
-        return self.stage.dialect.reply(
+        return self.pod.dialect.reply(
             "", [Made(f"c{number}", "desk__balance", f'{{"n": {number}}}')], {}
         )
 
@@ -70,9 +70,9 @@ class Scene:
 
         async def last(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             if self.failure.until == "time is spent":
-                self.stage.clock += (_AMPLE_MS - _LITTLE_MS) / 1000
+                self.pod.clock += (_AMPLE_MS - _LITTLE_MS) / 1000
             if self.failure.until == "never listens":
-                self.stage.provider.refuse()
+                self.pod.provider.refuse()
             await act(reader, writer)
 
         return last

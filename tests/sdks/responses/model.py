@@ -1,7 +1,7 @@
-"""OpenAI's Responses API for real clients: it keeps what it is asked to keep, and
-refuses what the API refuses.
+"""The model of the real clients of the Responses API: it keeps what it is asked to keep, and refuses
+what the API refuses.
 
-Its model follows a case, which the last words of the user name (``case:hidden 17;``; the number is
+It follows a case, which the last words of the user name (``case:hidden 17;``; the number is
 that of the play).
 """
 
@@ -13,12 +13,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 
-from tests.peers import Peer
+from tests.kept_responses import KeptResponses, id_of
+from tests.peers import model_response
 from tests.wires import Body, responses
 from tests.wires.responses_refusals import (
     RefusedError,
@@ -41,34 +41,31 @@ _CASE = re.compile(r"case:(\w+) (\d+);")
 
 
 @dataclass
-class KeepingProvider(Peer):
-    """The API's memory is ``responses`` (the whole context behind each id),
-    ``conversations`` and ``kept`` (items by id).
-    """
+class CaseModel:
+    """The model of a ``Provider``, with what OpenAI's API does around it."""
 
-    responses: dict[str, list[Body]] = field(default_factory=dict)
-    conversations: dict[str, list[Body]] = field(default_factory=dict)
-    kept: dict[str, Body] = field(default_factory=dict)
+    kept: KeptResponses = field(default_factory=KeptResponses)
     sealed: set[str] = field(default_factory=set)
+    """The encrypted contents that it has made."""
     failed: Counter[str] = field(default_factory=Counter)
     refused: list[str] = field(default_factory=list)
     """What was refused, in the words of the API."""
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
-    async def answer(self, request: Request) -> Response:
-        path = request.url.path
+    async def __call__(self, request: Request) -> Response:
         if request.method != "POST":
             return JSONResponse({"object": "list", "data": []})
+
         body = json.loads(await request.body() or b"{}")
-        if path.endswith("/conversations"):
+        if request.url.path.endswith("/conversations"):
             return JSONResponse(self._converse(body))
         try:
             check_members(body)
-            context = self._context(body)
-            answer = self._answer(body, context)
+            answer = self._answer(body, self._read(body))
         except RefusedError as refused:
             self.refused.append(str(refused))
             return JSONResponse(refused.body, refused.status)
+
         if answer is None:
             failure = {
                 "message": "The server had an error.",
@@ -77,59 +74,30 @@ class KeepingProvider(Peer):
                 "code": None,
             }
             return JSONResponse({"error": failure}, 500)
-        return (
-            StreamingResponse(_events(answer), media_type="text/event-stream")
-            if body.get("stream")
-            else JSONResponse(answer)
-        )
+        is_streaming = body.get("stream") is True
+        return model_response(responses, json.dumps(answer).encode(), stream=is_streaming)
 
     def _id(self, prefix: str) -> str:
         return f"{prefix}_{next(self.numbers):048x}"
 
     def _converse(self, body: Body) -> Body:
         conversation = self._id("conv")
-        self.conversations[conversation] = list(body.get("items") or ())
+        self.kept.conversations[conversation] = list(body.get("items") or ())
         return {"id": conversation, "object": "conversation", "created_at": 1, "metadata": {}}
 
-    def _context(self, body: Body) -> list[Body]:
-        """Return all that the model reads: what is kept, and the request's items behind it."""
-        earlier = self._earlier(body)
+    def _read(self, body: Body) -> list[Body]:
+        """Return all that the model reads, checked as the API checks it."""
         given = items_of(body.get("input") or [])
-        if not given and not earlier:
+        if not given and not self.kept.earlier(body):
             raise RefusedError(
                 "Missing required parameter: 'input'.",
                 code="missing_required_parameter",
                 param="input",
             )
         check_items(given)
-        context = earlier + [self._referenced(item) for item in given]
-        check_context(context, self.kept, self.sealed)
+        context = self.kept.read(body)
+        check_context(context, self.kept.items, self.sealed)
         return context
-
-    def _earlier(self, body: Body) -> list[Body]:
-        if previous := body.get("previous_response_id"):
-            if previous not in self.responses:
-                message = f"Previous response with id '{previous}' not found."
-                raise RefusedError(
-                    message, code="previous_response_not_found", param="previous_response_id"
-                )
-            return self.responses[previous]
-        if conversation := _id_of(body.get("conversation")):
-            if conversation not in self.conversations:
-                raise RefusedError(
-                    f"Conversation with id '{conversation}' not found.",
-                    param="conversation",
-                    status=404,
-                )
-            return self.conversations[conversation]
-        return []
-
-    def _referenced(self, item: Body) -> Body:
-        if kind_of(item) != "item_reference":
-            return item
-        if item["id"] not in self.kept:
-            raise RefusedError(f"Item with id '{item['id']}' not found.", param="input", status=404)
-        return self.kept[item["id"]]
 
     def _answer(self, body: Body, context: list[Body]) -> Body | None:
         """Return the response, and keep it where the request asks for that; None
@@ -138,17 +106,10 @@ class KeepingProvider(Peer):
         made = self._next(body, context)
         if made is None:
             return None
-        is_kept = body.get("store") is not False
-        output = [
-            self._reasoning(is_sealed="reasoning.encrypted_content" in (body.get("include") or ())),
-            made,
-        ]
+        is_sealed = "reasoning.encrypted_content" in (body.get("include") or ())
+        output = [self._reasoning(is_sealed=is_sealed), made]
         response = _response(body, self._id("resp"), output)
-        if is_kept:
-            self.responses[response["id"]] = context + output
-            self.kept |= {item["id"]: item for item in output}
-        if conversation := _id_of(body.get("conversation")):
-            self.conversations[conversation] = context + output
+        self.kept.keep(body, context, response)
         return response
 
     def _reasoning(self, *, is_sealed: bool) -> Body:
@@ -221,10 +182,6 @@ class KeepingProvider(Peer):
         }
 
 
-def _id_of(named: Any) -> str:
-    return named["id"] if isinstance(named, dict) else named or ""
-
-
 def _native(body: Body) -> str:
     return next(iter(NATIVE.keys() & _names(body)), "shell")
 
@@ -261,7 +218,7 @@ def _response(body: Body, response_id: str, output: list[Body]) -> Body:
         name: body.get(name)
         for name in ("instructions", "previous_response_id", "max_output_tokens", "user")
     }
-    conversation = _id_of(body.get("conversation"))
+    conversation = id_of(body.get("conversation"))
     return responses.response(
         *output,
         **repeated,
@@ -279,19 +236,3 @@ def _response(body: Body, response_id: str, output: list[Body]) -> Body:
         conversation={"id": conversation} if conversation else None,
         metadata=body.get("metadata") or {},
     )
-
-
-def _events(response: Body) -> Iterator[bytes]:
-    """Yield the least of a stream: its beginning, each item whole, its end."""
-    started = {**response, "status": "in_progress", "output": [], "usage": None}
-    events: list[Body] = [{"type": "response.created", "response": started}]
-    for index, item in enumerate(response["output"]):
-        events += [
-            {"type": f"response.output_item.{step}", "output_index": index, "item": item}
-            for step in ("added", "done")
-        ]
-    events.append({"type": "response.completed", "response": response})
-    for number, event in enumerate(events):
-        yield (
-            f"event: {event['type']}\ndata: {json.dumps({**event, 'sequence_number': number})}\n\n"
-        ).encode()

@@ -66,7 +66,7 @@ def tool(
 
 
 @dataclass
-class Stage:
+class ClockedPod:
     """A pod of one agent, and the clock that measures its turns."""
 
     home: Path

@@ -29,7 +29,7 @@ SECRET = "the secret that stands outside"
 
 
 @dataclass(frozen=True)
-class Scene:
+class GuardedWorkspace:
     """A workspace ``ws`` beside the folders ``out`` and ``ws-evil``, in which
     nothing may be read or change.
     """
@@ -77,8 +77,8 @@ class Scene:
 @contextmanager
 def opened(
     home: Path, limits: LimitsSection = DEFAULT_LIMITS, protected: Sequence[str] = PROTECTED
-) -> Iterator[Scene]:
-    """Make a scene in an empty folder."""
+) -> Iterator[GuardedWorkspace]:
+    """Make a guarded workspace in an empty folder."""
     for name in ("ws", "out", "ws-evil"):
         (home / name).mkdir(parents=True)
     for name in ("out", "ws-evil"):
@@ -86,18 +86,18 @@ def opened(
         (home / name).chmod(0o777)
         (home / name / "s").chmod(0o666)
     own(home / "ws")
-    with scene_at(home, limits, protected) as scene:
+    with guarded_at(home, limits, protected) as scene:
         yield scene
 
 
 @contextmanager
-def scene_at(
+def guarded_at(
     home: Path, limits: LimitsSection = DEFAULT_LIMITS, protected: Sequence[str] = PROTECTED
-) -> Iterator[Scene]:
-    """Open the workspace of a scene that is there."""
+) -> Iterator[GuardedWorkspace]:
+    """Open a guarded workspace that is there."""
     workspace = Workspace.open(home / "ws")
     try:
-        yield Scene(home, workspace, registered(workspace, limits, protected))
+        yield GuardedWorkspace(home, workspace, registered(workspace, limits, protected))
     finally:
         workspace.close()
 

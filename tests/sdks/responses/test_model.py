@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from tests.sdks.responses.provider import KeepingProvider
+from tests.sdks.responses.model import CaseModel
 from tests.wires import Body, responses
 
 USER = {"role": "user", "content": "case:hidden 1;"}
@@ -20,7 +20,7 @@ REASONING = {"type": "reasoning", "id": "rs_1", "summary": []}
 FUNCTION = {"type": "function", "name": "shell", "parameters": {}}
 
 
-async def ask(provider: KeepingProvider, **body: Any) -> tuple[int, Body]:
+async def ask(model: CaseModel, **body: Any) -> tuple[int, Body]:
     sent = json.dumps({"model": "gpt-test", **body}).encode()
 
     async def receive() -> Any:
@@ -33,7 +33,7 @@ async def ask(provider: KeepingProvider, **body: Any) -> tuple[int, Body]:
         "headers": [],
         "query_string": b"",
     }
-    response = await provider.answer(Request(scope, receive))
+    response = await model(Request(scope, receive))
     return response.status_code, json.loads(bytes(response.body))
 
 
@@ -73,25 +73,25 @@ async def ask(provider: KeepingProvider, **body: Any) -> tuple[int, Body]:
     ids=str,
 )
 async def test_the_provider_of_these_tests_refuses_it(body: Body, words: str) -> None:
-    provider = KeepingProvider()
-    status, said = await ask(provider, **body)
+    model = CaseModel()
+    status, said = await ask(model, **body)
     assert status in {400, 404}
     assert words in said["error"]["message"]
-    assert provider.refused == [said["error"]["message"]]
+    assert model.refused == [said["error"]["message"]]
 
 
 @pytest.mark.requirement("responses:clients")
 async def test_it_keeps_reasoning_with_what_it_led_to_and_takes_a_missing_strict_for_true() -> None:
-    provider = KeepingProvider()
-    _, first = await ask(provider, input=[USER], tools=[{**FUNCTION, "name": "desk__balance"}])
+    model = CaseModel()
+    _, first = await ask(model, input=[USER], tools=[{**FUNCTION, "name": "desk__balance"}])
     assert [tool["strict"] for tool in first["tools"]] == [True]
     thought, call = first["output"]
     output = {**OUTPUT, "call_id": call["call_id"]}
-    assert (await ask(provider, input=[output], previous_response_id=first["id"]))[0] == 200
-    assert (await ask(provider, input=[USER, thought, call, output]))[0] == 200
+    assert (await ask(model, input=[output], previous_response_id=first["id"]))[0] == 200
+    assert (await ask(model, input=[USER, thought, call, output]))[0] == 200
     for items, words in (
         ([call, output], "without its required 'reasoning' item"),
         ([thought], "required following item"),
     ):
-        _, refused = await ask(provider, input=[USER, *items])
+        _, refused = await ask(model, input=[USER, *items])
         assert words in refused["error"]["message"]
