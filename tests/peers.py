@@ -6,7 +6,8 @@ Only the model is scripted, and every test scripts it in one language, ``Answer`
     provider.says(text("Hi."))                      a reply, in the protocol of the request
     provider.says(calls(("c1", "desk__balance", {})), text("You have 5 dollars."))
     provider.says(JSONResponse(…, 429))             a response of HTTP, as it is
-    provider.says(hesitate)                         what this function answers to the request
+    provider.says(Held(text("Late.")))               the same, once the test lets it answer
+    provider.says(count)                            what this function answers to the request
     provider.model = OneCallModel(…)                what answers each request behind the script
 
 Three peers speak below HTTP's messages, and have scripts of bytes: ``tests/raw.py`` fails as no HTTP
@@ -34,6 +35,7 @@ from starlette.routing import Route
 from starlette.types import Send
 
 from claw_mediate.providers.key_answers import USER_AGENT
+from tests.waiting import eventually_async
 from tests.wires import Body, Made, Wire, anthropic, openai, responses
 
 type Answer = Response | Reply | Callable[[Request], Awaitable[Answer]]
@@ -81,6 +83,20 @@ async def respond(answer: Answer, request: Request) -> Response:
     wire = wire_of(request.url.path)
     written = wire.reply(answer.text, answer.calls, answer.more)
     return model_response(wire, written, stream=asked.get("stream") is True)
+
+
+class Held:
+    """An answer that is sent only when the test lets it; ``asked`` is set by the request."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.asked, self.go, self.finished = threading.Event(), threading.Event(), threading.Event()
+
+    async def __call__(self, _request: Request) -> Answer:
+        self.asked.set()
+        await eventually_async(self.go.is_set, "the test lets it answer")
+        self.finished.set()
+        return self.answer
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 demo runs without a provider's key.
 
 It is not a language model: its only model is called `scripted-model`, and each response has the
-header `x-scripted-model: 1`. It decides from the request's tools and messages alone, by the table
+header `x-scripted-model: 1`. It is a part of the demo, which users run without the tests, so it
+writes the protocols by itself. It decides from the request's tools and messages alone, by the table
 of intents.
 
     messages since the last user message     reply

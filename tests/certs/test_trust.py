@@ -15,8 +15,8 @@ import pytest
 
 from tests.certs.example_cas import INSIDE, OUTSIDE, pods_ca
 from tests.certs.runtimes import RUNTIMES, Runtime
-from tests.peers import Provider, Service, text
-from tests.proxy.pod import ROOT, Pod, headers
+from tests.peers import text
+from tests.proxy.pod import ROOT, Pod, headers, pod_at
 
 README = (ROOT / "certs" / "README.md").read_text(encoding="utf-8")
 EDITOR = ROOT / "pods" / "research" / "expected" / "agents" / "editor" / "env"
@@ -30,24 +30,18 @@ def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
     """
     home = tmp_path_factory.mktemp("pod")
     pods_ca(home / "ca", INSIDE)
-    provider, service = Provider(), Service()
-    provider.start()
-    service.start()
-    pod = Pod(home, provider, service)
-    pod.agent("analyst", pod.tool("balance"))
-    private = home / "ca" / "private"
-    pod.environment |= {"CLLAMA_CA": str(private), "CLLAMA_HOSTS": f"{OUTSIDE}=openai"}
-    read_only = f'mount --bind -o ro "{private}" "{private}" && exec "$@"'
-    pod.launcher = ("unshare", "--map-root-user", "--mount", "sh", "-ec", read_only, "sh")
-    if subprocess.run([*pod.launcher, "true"], capture_output=True, check=False).returncode:
-        # the kernel gives this user no namespace: the CA is then writable, and the rest is still
-        # tested
-        pod.launcher = ()
-    pod.start()
-    yield pod
-    pod.stop()
-    provider.stop()
-    service.stop()
+    with pod_at(home) as pod:
+        pod.agent("analyst", pod.tool("balance"))
+        private = home / "ca" / "private"
+        pod.environment |= {"CLLAMA_CA": str(private), "CLLAMA_HOSTS": f"{OUTSIDE}=openai"}
+        read_only = f'mount --bind -o ro "{private}" "{private}" && exec "$@"'
+        pod.launcher = ("unshare", "--map-root-user", "--mount", "sh", "-ec", read_only, "sh")
+        if subprocess.run([*pod.launcher, "true"], capture_output=True, check=False).returncode:
+            # the kernel gives this user no namespace: the CA is then writable, and the rest is still
+            # tested
+            pod.launcher = ()
+        pod.start()
+        yield pod
 
 
 def asked(

@@ -20,7 +20,7 @@ from tests.crash.peers import NUMBER, Books, Counting
 from tests.crash.test_crash import SEED
 from tests.crash.unheard import AGENT, TalkativeModel, Unheard
 from tests.peers import Provider
-from tests.proxy.pod import Pod
+from tests.proxy.pod import Pod, pod_at
 from tests.proxy.test_workers import workers
 from tests.state.server import shared_state
 from tests.waiting import eventually, free_port
@@ -37,14 +37,9 @@ def pod(tmp_path: Path) -> Iterator[Pod]:
     """Yield a pod with one agent, whose proxy is not started."""
     books = Books()
     provider, service = Provider(model=TalkativeModel(books)), Counting(books=books)
-    provider.start()
-    service.start()
-    made = Pod(tmp_path, provider, service, script=NARROW)
-    made.agent(AGENT, made.tool("trade", "POST", schema=NUMBER))
-    yield made
-    made.stop()
-    provider.stop()
-    service.stop()
+    with pod_at(tmp_path, provider, service, script=NARROW) as made:
+        made.agent(AGENT, made.tool("trade", "POST", schema=NUMBER))
+        yield made
 
 
 def play(

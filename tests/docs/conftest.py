@@ -20,8 +20,8 @@ from starlette.responses import JSONResponse
 from claw_compile.compiler import compile_pod
 from tests.docs.pages import ENTRANCES, blocks
 from tests.one_call import OneCallModel
-from tests.peers import Provider, Service
-from tests.proxy.pod import Pod
+from tests.peers import Provider
+from tests.proxy.pod import Pod, pod_at
 from tests.proxy.test_compiled import composed
 from tests.waiting import free_port
 
@@ -132,32 +132,26 @@ def documented(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DocumentedP
     model = OneCallModel(
         tool="api__look_up", marker=SECRET_FACT, words=ANSWER, is_one_conversation=False
     )
-    provider, service = Provider(model=model), Service()
-    provider.start()
-    service.start()
-    service.routes["GET", "/look-up"] = JSONResponse({"answer": SECRET_FACT})
-    compiled(home, {mode: mode for mode in PAGES}, service.url, provider.url)
-    pod = Pod(home, provider, service)
-    pod.environment = composed(home)
-    verb = [
-        sys.executable,
-        "-c",
-        "from claw_cli.app import main; main()",
-        *commands("forward-proxy", "claw certs")[0][1:],
-    ]
-    subprocess.run(verb, cwd=home, check=True, capture_output=True, timeout=100)
-    (home / "runner").mkdir()
-    pod.start(
-        *at_free_ports(start_arguments("transparent"), pod),
-        "--set",
-        "termlog_verbosity=warn",
-        "-w",
-        str(home / "flows"),
-    )
-    yield DocumentedPod(pod, provider, home / ".claw-ca" / "public")
-    pod.stop()
-    provider.stop()
-    service.stop()
+    with pod_at(home, Provider(model=model)) as pod:
+        pod.service.routes["GET", "/look-up"] = JSONResponse({"answer": SECRET_FACT})
+        compiled(home, {mode: mode for mode in PAGES}, pod.service.url, pod.provider.url)
+        pod.environment = composed(home)
+        verb = [
+            sys.executable,
+            "-c",
+            "from claw_cli.app import main; main()",
+            *commands("forward-proxy", "claw certs")[0][1:],
+        ]
+        subprocess.run(verb, cwd=home, check=True, capture_output=True, timeout=100)
+        (home / "runner").mkdir()
+        pod.start(
+            *at_free_ports(start_arguments("transparent"), pod),
+            "--set",
+            "termlog_verbosity=warn",
+            "-w",
+            str(home / "flows"),
+        )
+        yield DocumentedPod(pod, pod.provider, home / ".claw-ca" / "public")
 
 
 def commands(page: str, begin: str) -> list[list[str]]:

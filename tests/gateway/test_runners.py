@@ -18,7 +18,6 @@ from tests.not_tested import need
 from tests.peers import calls, text
 from tests.sdks.hearing import install
 from tests.waiting import DEADLINE
-from tests.wires.anthropic import message, tool_use
 
 UNAWARE = Path(__file__).with_name("unaware.py")
 UNAWARE_JS = UNAWARE.parent.parent / "js" / "unaware.mjs"
@@ -43,12 +42,8 @@ def test_unmodified_sdks_with_nothing_but_the_ca_and_the_token_complete_mediated
     pod.desk.routes["GET", "/balance"] = JSONResponse({"usd": 50_000})
     hidden, native = calls(("c1", "desk__balance", {})), calls(("n1", "shell", {}))
     pod.provider.says(hidden, text("You have it."), native, text("A file."))
-    for said in (
-        [tool_use("t1", "desk__balance", {})],
-        ["You have that."],
-        [tool_use("n2", "bash", {})],
-    ):
-        pod.provider.says(JSONResponse(message(*said)))
+    pod.provider.says(calls(("t1", "desk__balance", {})), text("You have that."))
+    pod.provider.says(calls(("n2", "bash", {})))
     heard = json.loads(pod.runs(sys.executable, str(UNAWARE)))
     assert heard == [
         {"text": "You have it.", "calls": []},
@@ -75,8 +70,7 @@ def test_the_sdks_of_javascript_do_too_in_every_form(pod: Topology) -> None:
     install()
     pod.desk.routes["GET", "/balance"] = JSONResponse({"usd": 50_000})
     pod.provider.says(calls(("c1", "desk__balance", {})), text("You have it."))
-    for said in ([tool_use("t1", "desk__balance", {})], ["You have that."]):
-        pod.provider.says(JSONResponse(message(*said)))
+    pod.provider.says(calls(("t1", "desk__balance", {})), text("You have that."))
     assert json.loads(pod.runs(need("node"), str(UNAWARE_JS))) == ["You have it.", "You have that."]
     assert (
         sent(pod)

@@ -18,8 +18,8 @@ from claw_compile.diagnostics.report import as_text
 from tests.mcp_peers.peers import client_program
 from tests.mcp_peers.sdk import SECONDS
 from tests.one_call import MODEL, OneCallModel
-from tests.peers import Provider, Service
-from tests.proxy.pod import Pod
+from tests.peers import Provider
+from tests.proxy.pod import Pod, pod_at
 from tests.proxy.test_compiled import composed
 
 FACT = "forty-two"
@@ -130,30 +130,24 @@ def client_and_pod(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[t
         words=f"The tool says: {FACT}.",
         arguments={"word": "answer"},
     )
-    provider, service = Provider(model=model), Service()
-    provider.start()
-    service.start()
-    service.routes["GET", "/look-up"] = JSONResponse({"answer": FACT})
-    pod_text = POD.format(
-        client=request.param, key=PROVIDER_KEY, model=provider.url, service=service.url
-    )
-    for name, text in (
-        ("claw-pod.yml", pod_text),
-        ("AGENTS.md", "Be good.\n"),
-        ("api.json", json.dumps({"version": 2, "tools": [LOOK_UP]})),
-    ):
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    result = compile_pod(
-        tmp_path / "claw-pod.yml", {"CLAW_MASTER_SECRET": "the-master-secret-of-these-tests"}
-    )
-    assert result.value is not None, as_text(result.diagnostics)
-    pod = Pod(tmp_path, provider, service)
-    pod.environment = composed(tmp_path)
-    pod.start()
-    yield request.param, pod
-    pod.stop()
-    provider.stop()
-    service.stop()
+    with pod_at(tmp_path, Provider(model=model)) as pod:
+        pod.service.routes["GET", "/look-up"] = JSONResponse({"answer": FACT})
+        pod_text = POD.format(
+            client=request.param, key=PROVIDER_KEY, model=pod.provider.url, service=pod.service.url
+        )
+        for name, text in (
+            ("claw-pod.yml", pod_text),
+            ("AGENTS.md", "Be good.\n"),
+            ("api.json", json.dumps({"version": 2, "tools": [LOOK_UP]})),
+        ):
+            (tmp_path / name).write_text(text, encoding="utf-8")
+        result = compile_pod(
+            tmp_path / "claw-pod.yml", {"CLAW_MASTER_SECRET": "the-master-secret-of-these-tests"}
+        )
+        assert result.value is not None, as_text(result.diagnostics)
+        pod.environment = composed(tmp_path)
+        pod.start()
+        yield request.param, pod
 
 
 def client_home(pod: Pod) -> tuple[Path, dict[str, str]]:

@@ -12,18 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse
 
 from claw_compile.compiler import compile_pod
 from claw_compile.diagnostics.report import as_text
 from tests.fork_server import run_claw
 from tests.mcp_peers.peers import environment, git_repository, npm_program, server_process, wrapper
 from tests.mcp_peers.sdk import SDKS, Sdk, ask, job, program
-from tests.peers import Provider, Service
-from tests.proxy.pod import Pod
+from tests.peers import calls, text
+from tests.proxy.pod import Pod, pod_at
 from tests.proxy.test_compiled import composed
 from tests.waiting import free_port
-from tests.wires.openai import completion
 
 type Call = tuple[str, dict[str, Any], str]
 """A tool, its arguments, and a text that its result contains.
@@ -186,8 +185,8 @@ class RealServersPod:
         grants = json.dumps([{"service": name, "allow": "all"} for name in urls])
         pod_text = POD.format(key=KEY, model=self.pod.provider.url, grants=grants)
         pod_text += "".join(self._service(name, url) for name, url in urls.items())
-        for file, text in (("claw-pod.yml", pod_text), ("AGENTS.md", "Be good.\n")):
-            (self.pod.home / file).write_text(text, encoding="utf-8")
+        for file, content in (("claw-pod.yml", pod_text), ("AGENTS.md", "Be good.\n")):
+            (self.pod.home / file).write_text(content, encoding="utf-8")
         for name in urls:
             run = run_claw(
                 ["discover", name],
@@ -227,20 +226,15 @@ def served(tmp_path: Path) -> Iterator[RealServersPod]:
     """The real servers, most of them behind ``claw mcp-stdio``, and the proxy with
     what was compiled for them.
     """
-    provider, service = Provider(), Service()
-    provider.start()
-    service.start()
-    service.routes["GET", "/page"] = PlainTextResponse(PAGE)
     git_repository(tmp_path / "repository")
-    served = RealServersPod(Pod(tmp_path, provider, service))
-    with ExitStack() as servers:
+    with pod_at(tmp_path) as pod, ExitStack() as servers:
+        pod.service.routes["GET", "/page"] = PlainTextResponse(PAGE)
+        served = RealServersPod(pod)
         served.compile({name: servers.enter_context(served.running(name)) for name in SERVERS})
-        served.pod.environment = composed(tmp_path)
-        served.pod.start()
+        pod.environment = composed(tmp_path)
+        pod.start()
         yield served
-        served.pod.stop()
-    provider.stop()
-    service.stop()
+        pod.stop()
 
 
 @pytest.mark.long
@@ -266,10 +260,10 @@ def call_by_model(served: RealServersPod, name: str) -> list[dict[str, Any]]:
     """Let the model make each call in a round of its own, check what it reads, and
     return the tools that it was offered.
     """
-    calls = served.calls(name)
-    for number, (tool, arguments, _) in enumerate(calls):
-        served.pod.provider.says(chat(calls=[(f"call{number}", tool, arguments)]))
-    served.pod.provider.says(chat("Done."))
+    made = served.calls(name)
+    for number, (tool, arguments, _) in enumerate(made):
+        served.pod.provider.says(calls((f"call{number}", tool, arguments)))
+    served.pod.provider.says(text("Done."))
     before = len(served.pod.provider.received)
     runner = served.pod.client("mediated", api_key=served.token("mediated"))
     reply = runner.chat.completions.create(
@@ -277,13 +271,9 @@ def call_by_model(served: RealServersPod, name: str) -> list[dict[str, Any]]:
     )
     assert reply.choices[0].message.content == "Done."
     requests = served.pod.provider.received[before:]
-    for request, (_, _, expected) in zip(requests[1:], calls, strict=True):
+    for request, (_, _, expected) in zip(requests[1:], made, strict=True):
         result = json.loads(request.json["messages"][-1]["content"])
         assert result["ok"], result
         assert expected in json.dumps(result["data"], ensure_ascii=False), result
     tools: list[dict[str, Any]] = requests[0].json["tools"]
     return tools
-
-
-def chat(text: str | None = None, **more: Any) -> Response:
-    return JSONResponse(completion(text, **more))

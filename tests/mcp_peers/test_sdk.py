@@ -19,9 +19,9 @@ from claw_mcp.discovery import discover
 from claw_mcp.http_channel import HttpServer
 from tests.mcp_peers.peers import wrapper
 from tests.mcp_peers.sdk import SDKS, Mode, Sdk, SdkServer, ask, job, sdk_server, stdio_command
+from tests.peers import calls, text
 from tests.proxy.pod import Pod
 from tests.waiting import eventually
-from tests.wires.openai import completion
 
 HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"
 SERVERS: tuple[tuple[Sdk, Mode], ...] = ((1, "json"), (1, "stateless"), (2, "json"), (2, "sse"))
@@ -61,7 +61,7 @@ def granted(server: SdkServer, tool: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.requirement("mcp:sdk-servers")
 @pytest.mark.parametrize(("sdk", "mode"), SERVERS)
 def test_a_model_calls_the_tools_of_a_server_of_the_sdk(pod: Pod, sdk: Sdk, mode: Mode) -> None:
-    calls = {
+    wanted = {
         **RESULTS,
         "fails": ({"message": "no"}, None),
         "asks_back": ({"what": "elicitation"}, None),
@@ -72,11 +72,9 @@ def test_a_model_calls_the_tools_of_a_server_of_the_sdk(pod: Pod, sdk: Sdk, mode
         pod.start()
         before = len(server.requests())
         made = [
-            (f"call{name}", f"sdk__{name}", arguments) for name, (arguments, _) in calls.items()
+            (f"call{name}", f"sdk__{name}", arguments) for name, (arguments, _) in wanted.items()
         ]
-        pod.provider.says(
-            JSONResponse(completion(None, calls=made)), JSONResponse(completion("Done."))
-        )
+        pod.provider.says(calls(*made), text("Done."))
         pod.client().chat.completions.create(
             model="gpt-test", messages=[{"role": "user", "content": "Do it"}]
         )
@@ -122,18 +120,15 @@ def test_a_server_of_the_sdk_is_told_to_cancel_and_may_restart_and_may_die(
         server.start()
         written = call_once(pod, "write", {"text": "once"})
         dead = call_once(pod, "dies", {})
-        calls = server.calls("write")
+        writes = server.calls("write")
     assert (slow["ok"], slow["error"]["code"]) == (False, "timeout")
-    assert (written["ok"], len(calls)) == (True, 1)
+    assert (written["ok"], len(writes)) == (True, 1)
     assert (dead["ok"], dead["error"]["code"]) == (False, "outcome_unknown")
 
 
 def call_once(pod: Pod, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return what the model reads when it makes this call in a turn of its own."""
-    pod.provider.says(
-        JSONResponse(completion(None, calls=[("call1", f"sdk__{tool}", arguments)])),
-        JSONResponse(completion("Done.")),
-    )
+    pod.provider.says(calls(("call1", f"sdk__{tool}", arguments)), text("Done."))
     pod.client().chat.completions.create(
         model="gpt-test", messages=[{"role": "user", "content": tool}]
     )

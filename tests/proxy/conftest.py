@@ -9,11 +9,9 @@ import pytest
 
 from tests.peers import Provider, Service
 from tests.proxy.frames import FrameProvider
-from tests.proxy.pod import Pod
+from tests.proxy.pod import ANTHROPIC_KEY, Pod, pod_at
 from tests.proxy.wire import Runner, Wire
 from tests.waiting import eventually, free_port, nobody_listens
-
-ANTHROPIC_KEY = "sk-ant-provider-key-planted-0004"
 
 
 @pytest.fixture
@@ -21,14 +19,8 @@ def pod(tmp_path: Path) -> Iterator[Pod]:
     """Yield a pod whose proxy the test starts once its files are there; nothing of
     it outlives the test.
     """
-    provider, service = Provider(), Service()
-    provider.start()
-    service.start()
-    made = Pod(tmp_path, provider, service)
-    yield made
-    made.stop()
-    provider.stop()
-    service.stop()
+    with pod_at(tmp_path) as made:
+        yield made
 
 
 @pytest.fixture
@@ -42,10 +34,7 @@ def unhurried(pod: Pod) -> None:
 @pytest.fixture
 def running(pod: Pod) -> Pod:
     """Return a running pod with one agent ``analyst`` that may read the balance and trade."""
-    trade = pod.tool(
-        "trade", "POST", schema={"type": "object", "properties": {"symbol": {"type": "string"}}}
-    )
-    pod.agent("analyst", pod.tool("balance"), trade)
+    pod.agent("analyst", *pod.balance_and_trade())
     pod.start()
     return pod
 
@@ -146,13 +135,7 @@ def multiplexed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Pod,
 @pytest.fixture(scope="module")
 def identified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
     """Yield a running pod for tests that send nothing upstream: one for the whole module."""
-    provider, service = Provider(), Service()
-    provider.start()
-    service.start()
-    made = Pod(tmp_path_factory.mktemp("pod"), provider, service)
-    made.agent("analyst", made.tool("balance"))
-    made.start()
-    yield made
-    made.stop()
-    provider.stop()
-    service.stop()
+    with pod_at(tmp_path_factory.mktemp("pod")) as made:
+        made.agent("analyst", made.tool("balance"))
+        made.start()
+        yield made

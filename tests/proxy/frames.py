@@ -1,4 +1,7 @@
-"""HTTP/2, frame by frame: a runner behind the forward proxy, and a provider."""
+"""HTTP/2, frame by frame: a runner behind the forward proxy, and a provider.
+
+The provider is no ``tests.peers.Provider``, whose server speaks HTTP/1.1 only.
+"""
 
 from __future__ import annotations
 

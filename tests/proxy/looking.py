@@ -1,17 +1,12 @@
-"""An operator's view of a pod: the flows that ``-w`` saves, and mitmweb, asked as
-its own page asks it.
-"""
+"""An operator's view of a pod: the flows that ``-w`` saves; mitmweb is ``tests/web/mitmweb.py``."""
 
 from __future__ import annotations
 
-import json
-import urllib.request
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 with warnings.catch_warnings():
     warnings.simplefilter(
@@ -21,33 +16,20 @@ with warnings.catch_warnings():
     from mitmproxy.addons import dumper, save, savehar, tlsconfig, view
     from mitmproxy.test import taddons, tflow
 
-from tests.peers import Provider, Service
-from tests.proxy.pod import ANTHROPIC_KEY, MITMDUMP, PROVIDER_KEY, SECRET, TOOL_TOKEN, Pod
-from tests.waiting import eventually, free_port
+from tests.proxy.pod import ANTHROPIC_KEY, PROVIDER_KEY, SECRET, TOOL_TOKEN, Pod, pod_at
+from tests.waiting import eventually
 
 __all__ = ["dumper", "http", "io", "save", "savehar", "taddons", "tflow", "tlsconfig", "view"]
 PLANTED = (PROVIDER_KEY, ANTHROPIC_KEY, TOOL_TOKEN, SECRET)
-_PASSWORD = "password-of-mitmweb"
 
 
 @contextmanager
 def peopled(home: Path) -> Iterator[Pod]:
     """Yield a pod with two agents, not started: ``analyst`` has two tools, ``plain`` none."""
-    provider, service = Provider(), Service()
-    provider.start()
-    service.start()
-    pod = Pod(home, provider, service)
-    trade = pod.tool(
-        "trade", "POST", schema={"type": "object", "properties": {"symbol": {"type": "string"}}}
-    )
-    pod.agent("analyst", pod.tool("balance"), trade)
-    pod.agent("plain")
-    try:
+    with pod_at(home) as pod:
+        pod.agent("analyst", *pod.balance_and_trade())
+        pod.agent("plain")
         yield pod
-    finally:
-        pod.stop()
-        provider.stop()
-        service.stop()
 
 
 @dataclass
@@ -87,58 +69,6 @@ class Saved:
         *children, parent = eventually(whole, f"{asked} flows of {turn_id} are saved")
         assert {child.metadata["claw.parent"] for child in children} <= {parent.id}
         return parent, children
-
-
-@dataclass
-class Mitmweb:
-    """mitmweb, through the interface of its own page."""
-
-    port: int = field(default_factory=free_port)
-
-    def start(self, pod: Pod, *arguments: str) -> None:
-        pod.program = MITMDUMP.with_name("mitmweb")
-        options = {"web_open_browser": "false", "web_port": self.port, "web_password": _PASSWORD}
-        pod.start(
-            *(part for name, value in options.items() for part in ("--set", f"{name}={value}")),
-            *arguments,
-        )
-
-    def ask(self, path: str, *, method: str = "GET", body: Any = None) -> bytes:
-        headers = {"authorization": f"Bearer {_PASSWORD}"}
-        headers["content-type"] = (
-            "application/octet-stream" if isinstance(body, bytes) else "application/json"
-        )
-        headers |= {"cookie": "_mitmproxy_xsrf=aabbccdd", "x-xsrftoken": "aabbccdd"}
-        data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
-        asked = urllib.request.Request(
-            f"http://127.0.0.1:{self.port}{path}", data, headers, method=method
-        )
-        with urllib.request.urlopen(asked, timeout=30) as response:
-            said: bytes = response.read()
-        return said
-
-    def load(self, dump: bytes) -> None:
-        """Load saved flows, as File → Open does."""
-        self.ask("/flows/dump", method="POST", body=dump)
-
-    def flows(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(self.ask("/flows"))
-        return found
-
-    def commented(self, words: str) -> list[dict[str, Any]]:
-        return [flow for flow in self.flows() if words in flow["comment"]]
-
-    def everything(self) -> bytes:
-        """Return everything that mitmweb shows of its flows: their list, each body,
-        and the event log.
-        """
-        bodies = [
-            f"/flows/{flow['id']}/{message}/content.data"
-            for flow in self.flows()
-            for message in ("request", "response")
-            if flow.get(message) and flow[message]["contentLength"]
-        ]
-        return b"\n".join(map(self.ask, ["/flows", "/events", *bodies]))
 
 
 def told(planted: bytes) -> list[str]:

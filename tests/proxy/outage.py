@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx2
+from starlette.responses import JSONResponse
 
 from tests.peers import calls, text
 from tests.proxy.pod import Pod, headers
@@ -17,6 +18,16 @@ from tests.state.relay import Relay
 from tests.state.server import SharedState
 
 PASSWORD = "planted-password-0001"
+
+
+def furnish(pod: Pod) -> None:
+    """Give a pod the agents and the service of a ``StatefulPod``."""
+    pod.agent("analyst", *pod.balance_and_trade())
+    pod.agent("plain")
+    pod.service.routes = {
+        ("GET", "/balance"): JSONResponse({"usd": 1}),
+        ("POST", "/trade"): JSONResponse({"order": 1}),
+    }
 
 
 @dataclass

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,11 @@ class Pod:
             "annotations": annotations,
             "execution": {**execution, **more},
         }
+
+    def balance_and_trade(self) -> list[dict[str, Any]]:
+        """Return the tools of most tests: a read, and a write with a symbol."""
+        schema = {"type": "object", "properties": {"symbol": {"type": "string"}}}
+        return [self.tool("balance"), self.tool("trade", "POST", schema=schema)]
 
     def agent(self, agent_id: str, *tools: dict[str, Any], **policy: Any) -> str:
         """Write (or rewrite) an agent's context directory; return its token."""
@@ -318,6 +324,23 @@ class Pod:
                 return bool(response.status == 200)
         except OSError:
             return False
+
+
+@contextlib.contextmanager
+def pod_at(
+    home: Path, provider: Provider | None = None, service: Service | None = None, **options: Any
+) -> Iterator[Pod]:
+    """Yield a pod whose provider and service run, and whose proxy the test starts; end all three.
+
+    ``options``: further fields of ``Pod``.
+    """
+    pod = Pod(home, provider or Provider(), service or Service(), **options)
+    with contextlib.ExitStack() as running:
+        for peer in (pod.provider, pod.service):
+            peer.start()
+            running.callback(peer.stop)
+        running.callback(pod.stop)
+        yield pod
 
 
 def whole_lines(file: Path) -> list[str]:

@@ -13,8 +13,8 @@ from starlette.responses import JSONResponse
 from typer.testing import CliRunner, Result
 
 from claw_cli.app import app
-from tests.peers import Provider, Service, calls, text
-from tests.proxy.pod import Pod, headers
+from tests.peers import calls, text
+from tests.proxy.pod import Pod, headers, pod_at
 from tests.waiting import eventually
 
 
@@ -30,46 +30,38 @@ def worked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
     """Yield a pod after seven requests of ``analyst`` (five mediated turns, one in
     two attempts) and one of ``clerk``.
     """
-    provider, service = Provider(), Service()
-    provider.start()
-    service.start()
-    pod = Pod(tmp_path_factory.mktemp("pod"), provider, service)
-    pod.agent("analyst", pod.tool("balance"), pod.tool("trade", "POST"))
-    pod.agent("clerk")
-    pod.start()
-    try:
-        service.routes["GET", "/balance"] = JSONResponse({"usd": 1})
-        service.routes["POST", "/trade"] = JSONResponse({"order": 1})
-        provider.says(calls(("c1", "desk__balance", {})), text("One dollar."))
+    with pod_at(tmp_path_factory.mktemp("pod")) as pod:
+        pod.agent("analyst", pod.tool("balance"), pod.tool("trade", "POST"))
+        pod.agent("clerk")
+        pod.start()
+        pod.service.routes["GET", "/balance"] = JSONResponse({"usd": 1})
+        pod.service.routes["POST", "/trade"] = JSONResponse({"order": 1})
+        pod.provider.says(calls(("c1", "desk__balance", {})), text("One dollar."))
         assert ask(pod, "How much?") == 200
-        provider.says(
+        pod.provider.says(
             calls(("c1", "desk__balance", {})),
             calls(("c2", "desk__balance", {})),
             text("Still one."),
         )
         assert ask(pod, "And now?") == 200
-        provider.says(calls(("c1", "desk__nope", {})), text("There is no such thing."))
+        pod.provider.says(calls(("c1", "desk__nope", {})), text("There is no such thing."))
         assert ask(pod, "Try it") == 200
         refused = JSONResponse({"error": {"message": "no"}}, 400)
-        provider.says(calls(("c1", "desk__trade", {})), refused)
+        pod.provider.says(calls(("c1", "desk__trade", {})), refused)
         assert ask(pod, "Buy") == 400
-        provider.says(text("Bought."))
+        pod.provider.says(text("Bought."))
         assert ask(pod, "Buy") == 200  # the same turn goes on
-        provider.says(refused)
+        pod.provider.says(refused)
         assert ask(pod, "Fail") == 400
-        provider.says(text("No tools."))
+        pod.provider.says(text("No tools."))
         assert ask(pod, "Hello", tool_choice="none") == 200
-        provider.says(text("Hello."))
+        pod.provider.says(text("Hello."))
         assert ask(pod, "Hello", "clerk") == 200
         eventually(
             lambda: len([one for one in pod.log() if "total_rounds" in one]) == 8,
             "all ends are logged",
         )
         yield pod
-    finally:
-        pod.stop()
-        provider.stop()
-        service.stop()
 
 
 def claw(pod: Pod, *arguments: str, log: bool = True) -> Result:

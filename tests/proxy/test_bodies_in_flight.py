@@ -12,13 +12,11 @@ from contextlib import ExitStack
 
 import httpx2
 import pytest
-from starlette.requests import Request
-from starlette.responses import Response
 
 from claw_mediate.http.large_bodies import MAX_INLINE_BYTES, compute
-from tests.peers import text
+from tests.peers import Held, text
 from tests.proxy.pod import Pod, headers
-from tests.waiting import eventually, eventually_async
+from tests.waiting import eventually
 
 _AGENT, _ALL = 100_000, 150_000
 CHAT = "/v1/chat/completions"
@@ -118,13 +116,8 @@ def test_the_bodies_of_all_agents_have_a_limit_and_what_a_runner_leaves_behind_i
 
 @pytest.mark.requirement("bodies:bounded")
 def test_a_body_counts_as_it_comes_and_as_it_is_unpacked(bounded: Pod) -> None:
-    may_answer = threading.Event()
-
-    async def answer_late(_: Request) -> Response:
-        await eventually_async(may_answer.is_set, "the test lets it answer")
-        return text("Late.")
-
-    bounded.provider.says(answer_late)
+    late = Held(text("Late."))
+    bounded.provider.says(late)
     answers: list[httpx2.Response] = []
     asking = threading.Thread(
         target=lambda: answers.append(post(bounded, "analyst", body_of(60_000)))
@@ -143,7 +136,7 @@ def test_a_body_counts_as_it_comes_and_as_it_is_unpacked(bounded: Pod) -> None:
     assert packed.status_code == 429
     assert post(bounded, "analyst", body_of(_AGENT + 1)).status_code == 413
 
-    may_answer.set()
+    late.go.set()
     asking.join(30)
     assert [answer.status_code for answer in answers] == [200]
 

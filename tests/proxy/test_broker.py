@@ -22,10 +22,9 @@ from claw_cli.app import app
 from claw_mediate.agents.directory import AgentDirectory
 from claw_mediate.mitm.view.replay import NotReplayableError, replay
 from claw_mediate.mitm.view.turn_view import describe
-from tests.peers import calls, text
+from tests.peers import Held, calls, text
 from tests.proxy.looking import Saved, told
 from tests.proxy.pod import Pod
-from tests.proxy.test_waiting import Held
 from tests.waiting import eventually
 
 SYMBOL = {"type": "object", "properties": {"symbol": {"type": "string"}}, "required": ["symbol"]}

@@ -19,7 +19,6 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from tests.peers import text
 from tests.proxy.pod import Pod, headers
 from tests.waiting import eventually
-from tests.wires.anthropic import message
 
 HI: Any = [{"role": "user", "content": "Go"}]
 
@@ -92,7 +91,7 @@ def test_anthropics_sdk_understands_it_and_counting_tokens_is_free(running: Pod)
     running.budget("analyst", max_requests=1, window="1h")
     running.provider.says(
         JSONResponse({"input_tokens": 7}),
-        JSONResponse(message("Hi.")),
+        text("Hi."),
         JSONResponse({"input_tokens": 7}),
     )
     asked: dict[str, Any] = {"model": "claude-test", "messages": HI}

@@ -17,9 +17,8 @@ from starlette.responses import JSONResponse, Response
 
 from claw_compile.compiler import compile_pod
 from claw_compile.diagnostics.report import as_text
-from tests.peers import Provider, Service
-from tests.proxy.pod import Pod
-from tests.wires.openai import completion
+from tests.peers import calls, text
+from tests.proxy.pod import Pod, pod_at
 
 KEY, TOKEN, OWN, MEMORY = (
     "sk-compiled-provider-key",
@@ -82,32 +81,27 @@ def desk(tmp_path: Path) -> Iterator[Pod]:
     """Yield a compiled pod, whose proxy has the environment of its Compose file,
     except for the paths of the container.
     """
-    home = tmp_path
-    provider, service = Provider(), Service()
-    provider.start()
-    service.start()
-    pod_file = home / "claw-pod.yml"
-    pod_file.write_text(POD.format(provider=provider.url, service=service.url), encoding="utf-8")
-    for name, content in (
-        ("AGENTS.md", "Be good.\n"),
-        ("api.json", json.dumps(API)),
-        ("notes.json", json.dumps(NOTES)),
-    ):
-        (home / name).write_text(content, encoding="utf-8")
-    environ = {"KEY": KEY, "TOKEN": TOKEN, "OWN": OWN, "MEMORY": MEMORY}
-    result = compile_pod(pod_file, environ)
-    assert result.value is not None, as_text(result.diagnostics)
-    pod = Pod(home, provider, service)
-    pod.environment = composed(home) | {
-        "OPENAI_API_KEY": "",
-        "ANTHROPIC_API_KEY": "",
-        "ANTHROPIC_BASE_URL": "",
-    }
-    pod.start()
-    yield pod
-    pod.stop()
-    provider.stop()
-    service.stop()
+    with pod_at(tmp_path) as pod:
+        pod_file = tmp_path / "claw-pod.yml"
+        pod_file.write_text(
+            POD.format(provider=pod.provider.url, service=pod.service.url), encoding="utf-8"
+        )
+        for name, content in (
+            ("AGENTS.md", "Be good.\n"),
+            ("api.json", json.dumps(API)),
+            ("notes.json", json.dumps(NOTES)),
+        ):
+            (tmp_path / name).write_text(content, encoding="utf-8")
+        environ = {"KEY": KEY, "TOKEN": TOKEN, "OWN": OWN, "MEMORY": MEMORY}
+        result = compile_pod(pod_file, environ)
+        assert result.value is not None, as_text(result.diagnostics)
+        pod.environment = composed(tmp_path) | {
+            "OPENAI_API_KEY": "",
+            "ANTHROPIC_API_KEY": "",
+            "ANTHROPIC_BASE_URL": "",
+        }
+        pod.start()
+        yield pod
 
 
 def composed(home: Path) -> dict[str, str]:
@@ -145,10 +139,6 @@ def env_file(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines()
 
 
-def chat(text: str | None = None, **more: Any) -> Response:
-    return JSONResponse(completion(text, **more))
-
-
 def client(desk: Pod, agent_id: str) -> openai.OpenAI:
     """Return the SDK with the agent's compiled environment, and the address of this machine."""
     runner = dict(
@@ -179,7 +169,7 @@ def test_a_compiled_agent_gets_its_tools_its_context_its_model_and_its_budget(de
         {"memories": [{"text": "Likes tea."}]}
     )
     desk.service.routes["POST", "/notes/retain"] = JSONResponse({})
-    desk.provider.says(chat(calls=[("call_1", "api__get_quote", {})]), chat("Fine."))
+    desk.provider.says(calls(("call_1", "api__get_quote", {})), text("Fine."))
     runner = client(desk, "analyst-1")
     assert ask(runner) == "Fine."
     first, second = desk.provider.received[-2:]
@@ -187,14 +177,14 @@ def test_a_compiled_agent_gets_its_tools_its_context_its_model_and_its_budget(de
     assert first.json["model"] == "gpt-allowed"
     assert [tool["function"]["name"] for tool in first.json["tools"]] == ["api__get_quote"]
     told = json.dumps(first.json["messages"])
-    for text in ("NVDA 1.50", "Likes tea.", "Never promise returns."):
-        assert text in told
+    for words in ("NVDA 1.50", "Likes tea.", "Never promise returns."):
+        assert words in told
     result = json.loads(second.json["messages"][-1]["content"])
     assert result["data"]["path"] == "/get_quote/analyst-1"
     heard = {one.path: one.headers["authorization"] for one in desk.service.received}
     assert heard["/get_quote/analyst-1"] == heard["/prices/analyst-1"] == f"Bearer {TOKEN}"
     assert heard["/notes/recall"] == f"Bearer {MEMORY}"
-    desk.provider.says(chat("Again."))
+    desk.provider.says(text("Again."))
     assert ask(runner) == "Again."
     with pytest.raises(openai.RateLimitError):
         ask(runner)
@@ -208,7 +198,7 @@ def test_an_agents_own_credential_is_used_for_it_alone_and_one_ordinal_is_not_an
         return JSONResponse({"sent": request.headers["authorization"]})
 
     desk.service.routes["POST", "/trade/trader"] = echo
-    desk.provider.says(chat(calls=[("call_2", "api__trade", {})]), chat("Done it."))
+    desk.provider.says(calls(("call_2", "api__trade", {})), text("Done it."))
     assert ask(client(desk, "trader")) == "Done it."
     assert desk.service.received[-1].headers["authorization"] == f"Bearer {OWN}"
     token = client(desk, "analyst-0").api_key
@@ -219,12 +209,12 @@ def test_an_agents_own_credential_is_used_for_it_alone_and_one_ordinal_is_not_an
 @pytest.mark.requirement("compile:served")
 def test_the_next_compile_counts_at_the_next_request_without_a_restart(desk: Pod) -> None:
     pod_file = desk.home / "claw-pod.yml"
-    text = pod_file.read_text(encoding="utf-8")
+    pod_text = pod_file.read_text(encoding="utf-8")
     environ = {"KEY": KEY, "TOKEN": TOKEN, "OWN": OWN, "MEMORY": MEMORY}
     pod_file.write_text(
-        text.replace("tools: [..., {service: api, allow: all}]", "tools: []"), encoding="utf-8"
+        pod_text.replace("tools: [..., {service: api, allow: all}]", "tools: []"), encoding="utf-8"
     )
     assert compile_pod(pod_file, environ).value is not None
-    desk.provider.says(chat("Nothing."))
+    desk.provider.says(text("Nothing."))
     assert ask(client(desk, "trader")) == "Nothing."
     assert "tools" not in desk.provider.received[-1].json

@@ -19,7 +19,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tests.peers import text
+from tests.peers import Held, text
 from tests.proxy.frames import FrameRunner, tunnel
 from tests.proxy.pod import Pod
 from tests.waiting import eventually, eventually_async
@@ -290,13 +290,8 @@ def test_half_a_head_behind_an_answer_closes_the_connection_long_before_it_is_id
 def test_an_idle_connection_is_closed_and_one_that_waits_for_an_answer_is_not(
     short: Pod, strangers: ExitStack
 ) -> None:
-    may_answer = threading.Event()
-
-    async def answer_late(_: Request) -> Response:
-        await eventually_async(may_answer.is_set, "the test lets it answer")
-        return text("Late.")
-
-    short.provider.says(answer_late)
+    late = Held(text("Late."))
+    short.provider.says(late)
     waiting = connect(short, strangers)
     body = json.dumps({"model": "gpt-test", "messages": HI}).encode()
     waiting.sendall(
@@ -314,6 +309,6 @@ def test_an_idle_connection_is_closed_and_one_that_waits_for_an_answer_is_not(
     assert not is_closed(waiting)
 
     waiting.setblocking(True)
-    may_answer.set()
+    late.go.set()
     assert waiting.recv(65_536).startswith(b"HTTP/1.1 200")
     eventually(lambda: is_closed(waiting), "it is idle now, and closed in its turn")

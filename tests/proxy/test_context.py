@@ -14,7 +14,6 @@ from starlette.responses import JSONResponse, Response
 from tests.peers import calls, events, text
 from tests.proxy.pod import PROVIDER_KEY, TOOL_TOKEN, Pod, headers
 from tests.waiting import eventually
-from tests.wires.anthropic import message
 
 HI: Any = [
     {"role": "system", "content": "You trade."},
@@ -170,7 +169,7 @@ def test_what_no_rule_reads_passes_as_it_is(pod: Pod) -> None:
 def test_tokens_are_counted_with_the_context_and_without_asking_for_memories(running: Pod) -> None:
     informed(running)
     counted = JSONResponse({"input_tokens": 7})
-    running.provider.says(counted, JSONResponse(message("Hi.")))
+    running.provider.says(counted, text("Hi."))
     client = running.claude()
     more: Any = {
         "model": "claude-test",

@@ -21,9 +21,9 @@ import httpx2
 import pytest
 from starlette.responses import JSONResponse, Response
 
+from tests.peers import Held
 from tests.proxy.frames import FrameRunner
 from tests.proxy.pod import Pod, headers
-from tests.proxy.test_waiting import Held
 from tests.proxy.test_workers import workers
 from tests.proxy.unread import UnreadAnswer, request
 from tests.waiting import eventually

@@ -19,9 +19,8 @@ import openai
 import pytest
 from starlette.responses import JSONResponse, StreamingResponse
 
-from tests.peers import calls, text
+from tests.peers import Held, calls, text
 from tests.proxy.pod import Pod, headers
-from tests.proxy.test_waiting import Held
 from tests.waiting import eventually
 
 PATHS = {"openai": "/v1/chat/completions", "anthropic": "/v1/messages"}

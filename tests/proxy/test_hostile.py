@@ -12,9 +12,8 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tests.peers import calls, text
+from tests.peers import Held, calls, text
 from tests.proxy.pod import PROVIDER_KEY, Pod, authority, headers
-from tests.proxy.test_waiting import Held
 from tests.wires.openai import completion
 
 HI: Any = [{"role": "user", "content": "Go"}]

@@ -20,8 +20,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from claw_mediate.telemetry.metrics_server import MAX_CONNECTIONS
-from tests.peers import Provider, Service, calls, text
-from tests.proxy.pod import ANTHROPIC_KEY, PROVIDER_KEY, SECRET, TOOL_TOKEN, Pod
+from tests.peers import calls, text
+from tests.proxy.pod import ANTHROPIC_KEY, PROVIDER_KEY, SECRET, TOOL_TOKEN, Pod, pod_at
 from tests.waiting import eventually, free_port
 
 ASK = [{"role": "user", "content": "What is the balance?"}]
@@ -66,17 +66,11 @@ def started(pod: Pod) -> Scraped:
 
 @pytest.fixture(scope="module")
 def scraped_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
-    provider, service = Provider(), Service()
-    provider.start()
-    service.start()
-    service.routes["GET", "/balance"] = JSONResponse({"usd": 7})
-    pod = Pod(tmp_path_factory.mktemp("pod"), provider, service)
-    for agent_id in ("analyst", "broker"):
-        pod.agent(agent_id, pod.tool("balance"))
-    yield started(pod)
-    pod.stop()
-    provider.stop()
-    service.stop()
+    with pod_at(tmp_path_factory.mktemp("pod")) as pod:
+        pod.service.routes["GET", "/balance"] = JSONResponse({"usd": 7})
+        for agent_id in ("analyst", "broker"):
+            pod.agent(agent_id, pod.tool("balance"))
+        yield started(pod)
 
 
 @pytest.fixture

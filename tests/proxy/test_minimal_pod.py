@@ -11,14 +11,12 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from starlette.responses import JSONResponse
 
 from claw_compile.compiler import compile_pod
 from tests.compile.worked_pods import WORKED_PODS
-from tests.peers import Provider, Service
+from tests.peers import Provider, Service, calls, text
 from tests.proxy.pod import Pod
 from tests.proxy.test_compiled import composed, env_file
-from tests.wires.openai import completion
 
 KEY = "sk-minimal-provider-key"
 
@@ -36,17 +34,17 @@ def test_the_minimal_pods_runner_hears_the_time_that_its_clock_tells(
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as clock:
         Thread(target=clock.serve_forever, daemon=True).start()
         try:
-            text = file.read_text(encoding="utf-8")
+            pod_text = file.read_text(encoding="utf-8")
             here = (
                 f'expose: ["8000"]\n    x-claw: {{base-url: '
                 f"'http://127.0.0.1:{clock.server_port}'}}"
             )
-            text = text.replace('expose: ["8000"]', here)
-            text = text.replace(
+            pod_text = pod_text.replace('expose: ["8000"]', here)
+            pod_text = pod_text.replace(
                 "      cllama-env:\n",
                 f"      cllama-env:\n        OPENAI_BASE_URL: {provider.url}/v1\n",
             )
-            file.write_text(text, encoding="utf-8")
+            file.write_text(pod_text, encoding="utf-8")
             assert compile_pod(file, {"OPENAI_API_KEY": KEY}).value is not None
             pod.environment = composed(home) | {
                 "OPENAI_API_KEY": "",
@@ -55,10 +53,7 @@ def test_the_minimal_pods_runner_hears_the_time_that_its_clock_tells(
             }
             pod.start()
             provider.says(
-                JSONResponse(
-                    completion(None, calls=[("call_1", "clock__get_time", {"zone": "UTC"})])
-                ),
-                JSONResponse(completion("It is late.")),
+                calls(("call_1", "clock__get_time", {"zone": "UTC"})), text("It is late.")
             )
             for line in env_file(home / ".claw-runtime" / "agents" / "assistant" / "env"):
                 name, _, value = line.partition("=")

@@ -22,10 +22,9 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tests.peers import Answer, Provider, Service, calls, text
-from tests.proxy.outage import PASSWORD, WAYS, Outage
-from tests.proxy.pod import Pod
-from tests.proxy.test_waiting import Held
+from tests.peers import Answer, Held, calls, text
+from tests.proxy.outage import PASSWORD, WAYS, Outage, furnish
+from tests.proxy.pod import Pod, pod_at
 from tests.state.relay import Relay
 from tests.state.server import shared_state
 from tests.waiting import eventually, free_port
@@ -34,28 +33,13 @@ from tests.waiting import eventually, free_port
 @pytest.fixture(scope="module")
 def outages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outage]:
     home = tmp_path_factory.mktemp("pod")
-    provider, service = Provider(), Service()
-    with shared_state(home / "server", PASSWORD) as server:
+    with shared_state(home / "server", PASSWORD) as server, pod_at(home) as pod:
         relay = Relay(server.port)
-        for peer in (provider, service):
-            peer.start()
-        pod = Pod(home, provider, service)
         pod.environment["CLAW_STATE"] = server.url.replace(f":{server.port}/", f":{relay.port}/")
-        trade = pod.tool(
-            "trade", "POST", schema={"type": "object", "properties": {"symbol": {"type": "string"}}}
-        )
-        pod.agent("analyst", pod.tool("balance"), trade)
-        pod.agent("plain")
-        service.routes = {
-            ("GET", "/balance"): JSONResponse({"usd": 1}),
-            ("POST", "/trade"): JSONResponse({"order": 1}),
-        }
+        furnish(pod)
         pod.start()
         yield Outage(pod, server, relay)
         relay.close()
-        pod.stop()
-        for peer in (provider, service):
-            peer.stop()
 
 
 @pytest.fixture

@@ -10,12 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from starlette.responses import JSONResponse
 
 from tests.not_tested import skip_for_kernel
-from tests.peers import Provider, Service
-from tests.proxy.outage import StatefulPod
-from tests.proxy.pod import Pod
+from tests.proxy.outage import StatefulPod, furnish
+from tests.proxy.pod import pod_at
 from tests.waiting import eventually
 
 OF_ITS_OWN = ("unshare", "--map-root-user", "--mount")
@@ -34,25 +32,11 @@ def stateful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StatefulPod]:
         or subprocess.run((*mounts, "true"), capture_output=True, check=False).returncode
     ):
         skip_for_kernel("a disk of our own")
-    provider, service = Provider(), Service()
-    for peer in (provider, service):
-        peer.start()
-    pod = Pod(home, provider, service, launcher=mounts)
-    pod.environment["CLAW_STATE"] = str(disk / "s.db")
-    pod.agent("plain")
-    trade = pod.tool(
-        "trade", "POST", schema={"type": "object", "properties": {"symbol": {"type": "string"}}}
-    )
-    pod.agent("analyst", pod.tool("balance"), trade)
-    service.routes = {
-        ("GET", "/balance"): JSONResponse({"usd": 1}),
-        ("POST", "/trade"): JSONResponse({"order": 1}),
-    }
-    pod.start()
-    yield StatefulPod(pod)
-    pod.stop()
-    for peer in (provider, service):
-        peer.stop()
+    with pod_at(home, launcher=mounts) as pod:
+        pod.environment["CLAW_STATE"] = str(disk / "s.db")
+        furnish(pod)
+        pod.start()
+        yield StatefulPod(pod)
 
 
 def disk(stateful: StatefulPod) -> Path:

@@ -16,8 +16,8 @@ import openai
 import pytest
 from starlette.responses import JSONResponse, Response
 
-from tests.peers import Provider, Service
-from tests.proxy.pod import ANTHROPIC_KEY, Pod
+from tests.peers import Provider, Service, text
+from tests.proxy.pod import ANTHROPIC_KEY, Pod, pod_at
 from tests.state.server import shared_state
 from tests.wires.responses import message, response
 
@@ -25,15 +25,11 @@ from tests.wires.responses import message, response
 @pytest.fixture(scope="module")
 def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
     """Yield a pod of two agents without tools, ``one`` and ``two``."""
-    provider, service = Provider(), Service()
-    provider.start()
-    made = Pod(tmp_path_factory.mktemp("pod"), provider, service)
-    made.agent("one")
-    made.agent("two")
-    made.start()
-    yield made
-    made.stop()
-    provider.stop()
+    with pod_at(tmp_path_factory.mktemp("pod")) as made:
+        made.agent("one")
+        made.agent("two")
+        made.start()
+        yield made
 
 
 def file(file_id: str) -> dict[str, Any]:
@@ -95,7 +91,7 @@ def test_a_file_is_its_makers(pod: Pod) -> None:
     assert len(pod.provider.received) == sent
 
     pod.provider.says(
-        JSONResponse(response(message("Read."), tools=[])),
+        text("Read.", tools=[]),
         JSONResponse({"id": made.id, "deleted": True}),
     )
     assert one.responses.create(model="gpt-test", input=part).output_text == "Read."

@@ -16,9 +16,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tests.peers import calls, text
-from tests.proxy.looking import Mitmweb, http, io, peopled, tflow, told
+from tests.proxy.looking import http, io, peopled, tflow, told
 from tests.proxy.pod import Pod
 from tests.waiting import eventually
+from tests.web.mitmweb import Mitmweb
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +62,8 @@ def test_flows_that_were_saved_are_shown_as_they_were(shown: tuple[Pod, Mitmweb]
     pod.service.routes["GET", "/balance"] = JSONResponse({"usd": 1})
     pod.provider.says(calls(("c1", "desk__balance", {})), text("Done."))
     assert ask(pod) == "Done."
-    dump, before = web.ask("/flows/dump"), answers(web)
-    web.ask("/clear", method="POST")
+    dump, before = web.fetch("/flows/dump"), answers(web)
+    web.fetch("/clear", method="POST")
     did = done(pod)
     web.load(dump)
     eventually(lambda: len(web.flows()) == len(before), "they are loaded")
@@ -101,7 +102,7 @@ def test_a_turn_under_way_does_not_end_with_the_copy_of_it_that_is_loaded(
     pod.provider.says(calls(("c1", "desk__balance", {})), text("Done."))
     with pod.client().chat.completions.create(model="gpt-test", messages=[], stream=True) as stream:
         assert begun.wait(30)
-        copy = [each for each in read(web.ask("/flows/dump")) if "of analyst" in each.comment][-1]
+        copy = [each for each in read(web.fetch("/flows/dump")) if "of analyst" in each.comment][-1]
         copy.error = flow.Error("the runner left")
         web.load(dumped(copy))
         go.set()

@@ -13,10 +13,9 @@ import httpx2
 import pytest
 
 from tests.mediate.test_history import broken_links
-from tests.peers import JSONResponse, calls, text
+from tests.peers import Held, JSONResponse, calls, text
 from tests.proxy.pod import Pod, headers
 from tests.proxy.test_draining import passing, request
-from tests.proxy.test_waiting import Held
 from tests.waiting import eventually
 
 HI = [{"role": "user", "content": "Go"}]

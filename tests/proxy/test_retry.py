@@ -16,9 +16,8 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tests.peers import calls, text
+from tests.peers import Held, calls, text
 from tests.proxy.pod import Pod, headers
-from tests.proxy.test_waiting import Held
 from tests.waiting import eventually
 
 ASK = {"model": "gpt-test", "messages": [{"role": "user", "content": "Buy"}]}

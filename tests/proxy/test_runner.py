@@ -15,9 +15,8 @@ from openai.types.chat import ChatCompletionMessageParam
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tests.peers import calls, text
+from tests.peers import Reply, calls, text
 from tests.proxy.pod import PROVIDER_KEY, TOOL_TOKEN, Pod
-from tests.wires.openai import completion
 
 HI: list[ChatCompletionMessageParam] = [{"role": "user", "content": "How am I doing?"}]
 SHELL: Any = {"type": "function", "function": {"name": "shell", "parameters": {"type": "object"}}}
@@ -233,12 +232,12 @@ def test_a_broken_manifest_fails_that_agent_alone_with_one_line_in_the_log(runni
 @pytest.mark.requirement("proxy:two-conversations")
 def test_two_conversations_of_one_agent_at_once_do_not_disturb_each_other(running: Pod) -> None:
 
-    async def echo(request: Request) -> Response:
+    async def echo(request: Request) -> Reply:
         body = json.loads(await request.body())
         who = body["messages"][0]["content"]
         if body["messages"][-1]["role"] == "tool":
-            return JSONResponse(completion(f"done {who}"))
-        return JSONResponse(completion(calls=[(f"c{who}", "desk__trade", {"symbol": who})]))
+            return text(f"done {who}")
+        return calls((f"c{who}", "desk__trade", {"symbol": who}))
 
     async def trade(request: Request) -> Response:
         return JSONResponse({"bought": json.loads(await request.body())["symbol"]})

@@ -15,9 +15,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tests.peers import calls, text
-from tests.proxy.looking import Mitmweb, peopled, told
+from tests.proxy.looking import peopled, told
 from tests.proxy.pod import Pod
 from tests.waiting import eventually
+from tests.web.mitmweb import Mitmweb
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +77,7 @@ def test_what_is_hidden_is_not_sent_again_and_a_request_has_no_credential_to_be_
     )
     services, providers = len(pod.service.received), len(pod.provider.received)
     for flow in (call, model, parent):
-        web.ask(f"/flows/{flow['id']}/replay", method="POST")
+        web.fetch(f"/flows/{flow['id']}/replay", method="POST")
         eventually(lambda flow=flow: _status(web, flow) in {401, 403}, "it is refused")
     assert (len(pod.service.received), len(pod.provider.received)) == (services, providers)
 
@@ -96,7 +97,7 @@ def test_the_oldest_turns_go_with_what_was_asked_for_them_but_none_that_is_marke
     ask(pod)
     turn = pod.history("analyst")[-1]["turn_id"]
     first = web.commented(f"claw {turn} of")[0]
-    web.ask(f"/flows/{first['id']}", method="PUT", body={"marked": ":default:"})
+    web.fetch(f"/flows/{first['id']}", method="PUT", body={"marked": ":default:"})
     for number in range(20):
         pod.provider.says(calls(("c1", "desk__balance", {})), text("Hi."))
         ask(pod, str(number))

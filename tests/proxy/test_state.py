@@ -22,10 +22,9 @@ from starlette.responses import JSONResponse, Response
 
 from tests.failures.planted import FORMS
 from tests.fork_server import run_claw
-from tests.peers import calls, text
+from tests.peers import Held, calls, text
 from tests.proxy.pod import PROVIDER_KEY, ROOT, SECRET, TOOL_TOKEN, Pod, headers
 from tests.proxy.test_context import FEED_TOKEN, MEMORY_TOKEN, informed
-from tests.proxy.test_waiting import Held
 from tests.state.server import SharedState, shared_state
 from tests.waiting import eventually
 from tests.wires.openai import completion

@@ -16,8 +16,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tests.peers import Peer, Provider, Service, calls, text
-from tests.proxy.pod import ANTHROPIC_KEY, PROVIDER_KEY, SECRET, TOOL_TOKEN, Pod
+from tests.peers import Peer, calls, text
+from tests.proxy.pod import ANTHROPIC_KEY, PROVIDER_KEY, SECRET, TOOL_TOKEN, Pod, pod_at
 from tests.waiting import eventually, free_port
 
 ERROR = 2
@@ -86,22 +86,20 @@ class Traced:
 
 @pytest.fixture(scope="module")
 def traced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traced]:
-    provider, service, collector = Provider(), Service(), Collector()
-    for peer in (provider, service, collector):
-        peer.start()
-    service.routes["GET", "/balance"] = JSONResponse({"usd": 7, "note": "planted-in-a-result"})
-    pod = Pod(tmp_path_factory.mktemp("pod"), provider, service)
-    pod.environment |= {
-        "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
-        "OTEL_BSP_SCHEDULE_DELAY": "50",
-        "HTTP_PROXY": "http://127.0.0.1:9",
-    }
-    pod.agent("analyst", pod.tool("balance"))
-    pod.start()
-    yield Traced(pod, collector)
-    pod.stop()
-    for peer in (provider, service, collector):
-        peer.stop()
+    collector = Collector()
+    collector.start()
+    with pod_at(tmp_path_factory.mktemp("pod")) as pod:
+        balance = {"usd": 7, "note": "planted-in-a-result"}
+        pod.service.routes["GET", "/balance"] = JSONResponse(balance)
+        pod.environment |= {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
+            "OTEL_BSP_SCHEDULE_DELAY": "50",
+            "HTTP_PROXY": "http://127.0.0.1:9",
+        }
+        pod.agent("analyst", pod.tool("balance"))
+        pod.start()
+        yield Traced(pod, collector)
+    collector.stop()
 
 
 @pytest.mark.requirement("tracing:turn")

@@ -18,9 +18,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tests.peers import calls, text
-from tests.proxy.looking import Mitmweb, Saved, peopled, saved, told
+from tests.proxy.looking import Saved, peopled, saved, told
 from tests.proxy.pod import PROVIDER_KEY, SECRET, TOOL_TOKEN, headers
 from tests.waiting import eventually
+from tests.web.mitmweb import Mitmweb
 
 CHAT = {"model": "gpt-test", "messages": [{"role": "user", "content": "Hi."}]}
 WRONG = "wrong-secret-planted-0005"

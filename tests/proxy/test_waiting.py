@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from typing import Any
 
 import httpx2
@@ -13,29 +12,15 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
-from tests.peers import calls, text
+from tests.peers import Held, calls, text
 from tests.proxy.pod import Pod
-from tests.waiting import eventually, eventually_async
+from tests.waiting import eventually
 
 HI: Any = [{"role": "user", "content": "Go"}]
 
 
 def body(stream: bool) -> dict[str, Any]:
     return {"model": "gpt-test", "messages": HI, "stream": stream}
-
-
-class Held:
-    """An answer that is sent only when the test lets it."""
-
-    def __init__(self, answer: Response) -> None:
-        self.answer = answer
-        self.asked, self.go, self.finished = threading.Event(), threading.Event(), threading.Event()
-
-    async def __call__(self, _request: Request) -> Response:
-        self.asked.set()
-        await eventually_async(self.go.is_set, "the test lets it answer")
-        self.finished.set()
-        return self.answer
 
 
 @pytest.mark.requirement("stream:keepalive")

@@ -25,10 +25,9 @@ from claw_audit.verify import verify
 from claw_mediate.workers.supervisor import LATE_SECONDS, MAX_FAILED_STARTS
 from tests.events import known
 from tests.fork_server import ALIVE_SECONDS, CLAW, fork_server
-from tests.peers import Provider, Service, calls, text
-from tests.proxy.pod import Pod, headers
+from tests.peers import Held, calls, text
+from tests.proxy.pod import Pod, headers, pod_at
 from tests.proxy.test_broker import SYMBOL, RawClient
-from tests.proxy.test_waiting import Held
 from tests.waiting import DEADLINE, eventually, free_port
 
 PAIR = (1, 2)
@@ -112,17 +111,9 @@ def metrics(pod: Pod) -> dict[str, float]:
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
     """The proxy with two workers, for tests that end none, or wait until it is replaced."""
-    provider, service = Provider(), Service()
-    provider.start()
-    service.start()
-    pod = Pod(tmp_path_factory.mktemp("pair"), provider, service)
-    try:
+    with pod_at(tmp_path_factory.mktemp("pair")) as pod:
         start(pod)
         yield pod
-    finally:
-        pod.stop()
-        provider.stop()
-        service.stop()
 
 
 @pytest.mark.requirement("workers:share", "workers:history", "audit:verify-benign")

@@ -1,4 +1,6 @@
-"""A provider scripted in bytes: it records the bytes of each request, and answers with bytes."""
+"""A provider scripted in bytes, for tests that compare every byte: it records the bytes of each
+request, and answers with bytes, also before the request has ended.
+"""
 
 from __future__ import annotations
 

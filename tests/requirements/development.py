@@ -18,7 +18,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "Every test has a stage, and the page of the stages shows a real test of each.",
     ),
     "development:one-script": Requirement(
-        "tests/README.md, Scripting the model",
+        "CONTRIBUTING.md, Tests",
         "A test scripts the model in one language, whatever protocol a request is in.",
     ),
     "development:set-up": Requirement(

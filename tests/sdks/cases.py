@@ -1,5 +1,7 @@
 """The model's answers in these tests, in both protocols: every SDK must read them alike.
 
+The members of each protocol that a script of ``tests/peers.py`` has no word for are here, too.
+
 A request names its case in its text (``case:words;``), so that many runners can ask the same
 provider at once.
 """

@@ -13,8 +13,8 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tests.peers import Provider, Service
-from tests.proxy.pod import Pod
+from tests.peers import Provider
+from tests.proxy.pod import Pod, pod_at
 from tests.sdks.cases import NATIVE, case_model
 from tests.sdks.hearing import ANTHROPIC, Job
 from tests.waiting import eventually_async
@@ -97,18 +97,16 @@ def is_anthropic(sdk: str) -> bool:
 
 
 def speakers(home: Path, **environment: str) -> Iterator[Speakers]:
-    provider, service, gate = Provider(model=case_model), Service(), Gate()
-    service.routes = {("GET", "/balance"): JSONResponse({"usd": 50_000}), ("GET", "/wait"): gate}
-    provider.start()
-    service.start()
-    pod = Pod(home, provider, service, environment=environment)
-    pod.agent("analyst", pod.tool("balance"), pod.tool("wait"))
-    pod.start()
-    yield Speakers(pod, gate)
-    gate.open.set()
-    pod.stop()
-    provider.stop()
-    service.stop()
+    gate = Gate()
+    with pod_at(home, Provider(model=case_model), environment=environment) as pod:
+        pod.service.routes = {
+            ("GET", "/balance"): JSONResponse({"usd": 50_000}),
+            ("GET", "/wait"): gate,
+        }
+        pod.agent("analyst", pod.tool("balance"), pod.tool("wait"))
+        pod.start()
+        yield Speakers(pod, gate)
+        gate.open.set()
 
 
 @pytest.fixture(scope="session")

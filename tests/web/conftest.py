@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,35 +10,21 @@ import openai
 import pytest
 from starlette.responses import JSONResponse
 
-from tests.peers import Provider, Service, calls, text
-from tests.proxy.pod import Pod
-from tests.web.mitmweb import MITMWEB, Mitmweb, offline
-from tests.wires import anthropic, responses
+from tests.peers import calls, text
+from tests.proxy.pod import Pod, pod_at
+from tests.web.mitmweb import Mitmweb, offline
 
-SYMBOL = {"type": "object", "properties": {"symbol": {"type": "string"}}}
 HELLO: list[Any] = [{"role": "user", "content": "Buy one, and say what is left."}]
 
 
-def granted(pod: Pod) -> list[dict[str, Any]]:
-    return [pod.tool("balance"), pod.tool("trade", "POST", schema=SYMBOL)]
-
-
-def furnished(home: Path) -> Pod:
-    """Return a pod whose service answers, not started."""
-    provider, service = Provider(), Service()
-    provider.start()
-    service.start()
-    pod = Pod(home, provider, service)
-    pod.agent("analyst", *granted(pod))
-    service.routes["GET", "/balance"] = JSONResponse({"usd": 50_000})
-    service.routes["POST", "/trade"] = JSONResponse({"order": 7}, status_code=201)
-    return pod
-
-
-def closed(pod: Pod) -> None:
-    pod.stop()
-    pod.provider.stop()
-    pod.service.stop()
+@contextmanager
+def furnished(home: Path) -> Iterator[Pod]:
+    """Yield a pod whose service answers, not started."""
+    with pod_at(home) as pod:
+        pod.agent("analyst", *pod.balance_and_trade())
+        pod.service.routes["GET", "/balance"] = JSONResponse({"usd": 50_000})
+        pod.service.routes["POST", "/trade"] = JSONResponse({"order": 7}, status_code=201)
+        yield pod
 
 
 def openai_turn(pod: Pod) -> None:
@@ -55,8 +42,7 @@ def openai_turn(pod: Pod) -> None:
 
 
 def anthropic_turn(pod: Pod) -> None:
-    asks = anthropic.message(anthropic.tool_use("t1", "desk__balance", {}))
-    pod.provider.says(JSONResponse(asks), JSONResponse(anthropic.message("50,000 are left.")))
+    pod.provider.says(calls(("t1", "desk__balance", {})), text("50,000 are left."))
     pod.claude().messages.create(model="claude", max_tokens=99, messages=HELLO)
 
 
@@ -76,10 +62,7 @@ def failed_and_resumed_turns(pod: Pod) -> None:
 
 
 def responses_turn(pod: Pod) -> None:
-    asks = responses.response(responses.function_call("c1", "desk__balance", "{}"))
-    pod.provider.says(
-        JSONResponse(asks), JSONResponse(responses.response(responses.message("50,000 are there.")))
-    )
+    pod.provider.says(calls(("c1", "desk__balance", {})), text("50,000 are there."))
     answer = pod.client().responses.create(model="gpt", input="What is there?", store=False)
     assert answer.output_text == "50,000 are there."
 
@@ -95,14 +78,13 @@ class Recorded:
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
-    pod = furnished(tmp_path_factory.mktemp("pod"))
-    file = pod.home / "flows"
-    pod.start("-w", str(file))
-    openai_turn(pod)
-    anthropic_turn(pod)
-    failed_and_resumed_turns(pod)
-    responses_turn(pod)
-    closed(pod)
+    with furnished(tmp_path_factory.mktemp("pod")) as pod:
+        file = pod.home / "flows"
+        pod.start("-w", str(file))
+        openai_turn(pod)
+        anthropic_turn(pod)
+        failed_and_resumed_turns(pod)
+        responses_turn(pod)
     web, process = offline(pod.home, file, pod.home / "context")
     yield Recorded(pod, file, web)
     process.terminate()
@@ -119,13 +101,10 @@ class Live:
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    pod, web = furnished(tmp_path_factory.mktemp("pod")), Mitmweb()
-    pod.program = MITMWEB
+    web = Mitmweb()
     columns = ("icon", "path", "status", "size", "time", "comment")
-    pod.start(
-        *web.arguments, *(part for name in columns for part in ("--set", f"web_columns={name}"))
-    )
-    openai_turn(pod)
-    anthropic_turn(pod)
-    yield Live(pod, web)
-    closed(pod)
+    with furnished(tmp_path_factory.mktemp("pod")) as pod:
+        web.start(pod, *(part for name in columns for part in ("--set", f"web_columns={name}")))
+        openai_turn(pod)
+        anthropic_turn(pod)
+        yield Live(pod, web)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.proxy.pod import ROOT
+from tests.proxy.pod import ROOT, Pod
 from tests.waiting import eventually, free_port
 
 MITMWEB = Path(sys.executable).parent / "mitmweb"
@@ -21,6 +21,8 @@ PASSWORD = "password-of-mitmweb"
 
 @dataclass
 class Mitmweb:
+    """mitmweb, through the interface of its own page."""
+
     port: int = field(default_factory=free_port)
 
     @property
@@ -32,15 +34,31 @@ class Mitmweb:
         settings = {"web_open_browser": "false", "web_port": self.port, "web_password": PASSWORD}
         return [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
 
-    def ask(
+    def start(self, pod: Pod, *arguments: str) -> None:
+        """Start the pod's proxy as mitmweb."""
+        pod.program = MITMWEB
+        pod.start(*self.arguments, *arguments)
+
+    def fetch(
         self, path: str, body: Any = None, *, method: str | None = None, password: str = PASSWORD
-    ) -> Any:
-        headers = {"authorization": f"Bearer {password}", "content-type": "application/json"}
-        headers |= {"cookie": "_mitmproxy_xsrf=aabbccdd", "x-xsrftoken": "aabbccdd"}
-        data = None if body is None else json.dumps(body).encode()
+    ) -> bytes:
+        """Return the bytes of an answer; ``body``: bytes as they are, all else as JSON."""
+        is_raw = isinstance(body, bytes)
+        headers = {
+            "authorization": f"Bearer {password}",
+            "content-type": "application/octet-stream" if is_raw else "application/json",
+            "cookie": "_mitmproxy_xsrf=aabbccdd",
+            "x-xsrftoken": "aabbccdd",
+        }
+        data = body if is_raw or body is None else json.dumps(body).encode()
         asked = urllib.request.Request(self.url + path, data, headers, method=method)
         with urllib.request.urlopen(asked, timeout=30) as response:
-            said = response.read()
+            said: bytes = response.read()
+        return said
+
+    def ask(self, path: str, body: Any = None, **how: Any) -> Any:
+        """Return the document of an answer, if it has one; ``how``: as for ``fetch``."""
+        said = self.fetch(path, body, **how)
         return json.loads(said) if said else None
 
     def command(self, name: str, *arguments: str) -> Any:
@@ -51,6 +69,25 @@ class Mitmweb:
     def flows(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.ask("/flows")
         return found
+
+    def load(self, dump: bytes) -> None:
+        """Load saved flows, as File → Open does."""
+        self.fetch("/flows/dump", dump, method="POST")
+
+    def commented(self, words: str) -> list[dict[str, Any]]:
+        return [flow for flow in self.flows() if words in flow["comment"]]
+
+    def everything(self) -> bytes:
+        """Return everything that mitmweb shows of its flows: their list, each body,
+        and the event log.
+        """
+        bodies = [
+            f"/flows/{flow['id']}/{message}/content.data"
+            for flow in self.flows()
+            for message in ("request", "response")
+            if flow.get(message) and flow[message]["contentLength"]
+        ]
+        return b"\n".join(map(self.fetch, ["/flows", "/events", *bodies]))
 
     def turns(self) -> list[dict[str, Any]]:
         """Return the runners' flows, in their order."""

@@ -19,7 +19,7 @@ from playwright.sync_api import Page, Response, WebSocket, expect, sync_playwrig
 from tests.not_tested import skip_for
 from tests.proxy.pod import ANTHROPIC_KEY, PROVIDER_KEY, SECRET, TOOL_TOKEN
 from tests.waiting import eventually
-from tests.web.conftest import Live, granted, openai_turn
+from tests.web.conftest import Live, openai_turn
 from tests.web.mitmweb import PASSWORD
 
 CHROMIUM = shutil.which("chromium")
@@ -152,7 +152,7 @@ def test_agents_and_providers_are_read_again_when_that_is_asked_and_what_changed
         encoding="utf-8",
     )
     told = live.web.command("claw.reload")
-    pod.agent("analyst", *granted(pod))
+    pod.agent("analyst", *pod.balance_and_trade())
     shutil.rmtree(pod.home / "context" / "clerk")
     providers.write_text("{", encoding="utf-8")
     then = live.web.command("claw.reload")

@@ -6,8 +6,8 @@ import pytest
 from starlette.responses import JSONResponse
 
 from tests.once import make_once
-from tests.peers import Provider, Service
-from tests.proxy.pod import Pod
+from tests.peers import Provider
+from tests.proxy.pod import pod_at
 from tests.sdks.responses.model import CaseModel
 from tests.sdks.responses.plays import PLANTED, Metronome, Performance, ResponsesPod
 
@@ -17,37 +17,31 @@ _PLAY = {"type": "object", "properties": {"play": {"type": "string"}}, "required
 @pytest.fixture(scope="package")
 def responses_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ResponsesPod]:
     """Yield a running pod. Streams get events from the first keepalive on."""
-    model, service, metronome = CaseModel(), Service(), Metronome()
-    provider = Provider(model=model)
-    service.routes = {
-        ("GET", "/balance"): JSONResponse({"usd": PLANTED}),
-        ("GET", "/wait"): metronome,
-        ("POST", "/trade"): JSONResponse({"traded": PLANTED}),
-    }
-    provider.start()
-    service.start()
-    made = Pod(tmp_path_factory.mktemp("responses"), provider, service)
-    made.environment = {
-        "CLLAMA_KEEPALIVE_RESPONSES": "native",
-        "CLLAMA_KEEPALIVE_MS": "100",
-        "CLLAMA_EGRESS": "deny",
-    }
-    (made.home / "runner").mkdir()
-    made.agent(
-        "analyst",
-        made.tool("balance"),
-        made.tool("wait", schema=_PLAY),
-        made.tool("trade", "POST", schema=_PLAY),
-    )
-    made.start()
-    metronome.start(made)
-    try:
-        yield ResponsesPod(made, model, service, metronome)
-    finally:
-        metronome.stop()
-        made.stop()
-        provider.stop()
-        service.stop()
+    model, metronome = CaseModel(), Metronome()
+    with pod_at(tmp_path_factory.mktemp("responses"), Provider(model=model)) as pod:
+        pod.service.routes = {
+            ("GET", "/balance"): JSONResponse({"usd": PLANTED}),
+            ("GET", "/wait"): metronome,
+            ("POST", "/trade"): JSONResponse({"traded": PLANTED}),
+        }
+        pod.environment = {
+            "CLLAMA_KEEPALIVE_RESPONSES": "native",
+            "CLLAMA_KEEPALIVE_MS": "100",
+            "CLLAMA_EGRESS": "deny",
+        }
+        (pod.home / "runner").mkdir()
+        pod.agent(
+            "analyst",
+            pod.tool("balance"),
+            pod.tool("wait", schema=_PLAY),
+            pod.tool("trade", "POST", schema=_PLAY),
+        )
+        pod.start()
+        metronome.start(pod)
+        try:
+            yield ResponsesPod(pod, model, pod.service, metronome)
+        finally:
+            metronome.stop()
 
 
 @pytest.fixture(scope="package")
