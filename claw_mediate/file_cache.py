@@ -6,8 +6,10 @@ with the old one's times, may have the same inode, mtime and size.
 """
 
 import errno
+import math
 import os
 import stat
+import time
 from pathlib import Path
 
 from claw_contract.secret import Secret, SecretRef
@@ -44,6 +46,32 @@ def read_file(name: str | Path, dir_fd: int | None = None) -> bytes:
         if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE_BYTES:
             raise OSError(errno.EINVAL, "not a regular file of a sane size")
         return file.read()
+
+
+class LookTimer:
+    """The time at which files are looked at again: at most once in so many seconds.
+
+    A stat gives the interpreter's lock away, so that one for each file and request costs more than
+    its own time.
+    """
+
+    __slots__ = ("_due_at", "_seconds")
+
+    def __init__(self, seconds: float) -> None:
+        """With 0 seconds, the files are looked at whenever somebody asks for them."""
+        self._seconds = seconds
+        self._due_at = -math.inf
+
+    def is_due(self) -> bool:
+        return time.monotonic() >= self._due_at
+
+    def restart(self) -> None:
+        """Note that the files are looked at now."""
+        self._due_at = time.monotonic() + self._seconds
+
+    def reset(self) -> None:
+        """Make the next look due."""
+        self._due_at = -math.inf
 
 
 class MissingCredentialError(Exception):

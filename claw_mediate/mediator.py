@@ -151,15 +151,22 @@ class Mediator:
         self._settings = settings
         self._log = log
         self.registry = ProviderRegistry(
-            AuthPaths(settings.auth, settings.key_states), settings.hosts, log, env
+            AuthPaths(settings.auth, settings.key_states),
+            settings.hosts,
+            log,
+            env,
+            look_seconds=settings.file_look,
         )
         self._peers = peers or Peers(
             ProviderFailover(self.registry, log), ToolExecutor(settings.secrets, log)
         )
-        self._agents = AgentDirectory(settings.context, log, self._note_change)
+        self._agents = AgentDirectory(settings.context, log, self._note_change, settings.file_look)
         self.state = open_state(settings.state, log, before, settings.pod)
         self._budgets = Budgets(
-            self.state.spending, PriceList(settings.auth, log), log, settings.budget_fail_mode
+            self.state.spending,
+            PriceList(settings.auth, log, settings.file_look),
+            log,
+            settings.budget_fail_mode,
         )
         self._prompt = PromptContext.of(settings, log, _feed_question())
         self._history: History | None = None

@@ -143,6 +143,13 @@ SETTINGS = (
         "How many bytes of flows mitmweb and the console keep.",
     ),
     Setting(
+        "file_look_ms",
+        "CLLAMA_FILE_LOOK_MS",
+        "50",
+        "Time for which a look at the agents' files, providers.json and prices.json holds, in "
+        "milliseconds; 0: each request looks.",
+    ),
+    Setting(
         "keepalive_ms",
         "CLLAMA_KEEPALIVE_MS",
         "1000",
@@ -287,6 +294,7 @@ class Settings:
     dispatch: Literal["fast", "plain"]
     keep_flows: int
     keep_bytes: int
+    file_look: float  # Seconds
     keepalive: float
     keepalive_first: float
     keepalive_openai: KeepaliveKind
@@ -336,6 +344,7 @@ class Settings:
             dispatch=_word(values, "dispatch", "fast", "plain"),
             keep_flows=_positive(values, "keep_flows"),
             keep_bytes=_positive(values, "keep_bytes"),
+            file_look=_between(values, "file_look_ms", 0, 60_000) / 1000,
             keepalive=_positive(values, "keepalive_ms") / 1000,
             keepalive_first=_positive(values, "keepalive_first_ms") / 1000,
             keepalive_openai=_word(values, "keepalive_openai", "comment", "native", "off"),
@@ -401,12 +410,12 @@ def _positive(values: dict[str, str], name: str) -> int:
 
 
 def _between(values: dict[str, str], name: str, minimum: int, maximum: int) -> int:
-    number = _positive(values, name)
-    if not minimum <= number <= maximum:
+    text = values[name]
+    if not text.isdecimal() or not minimum <= int(text) <= maximum:
         raise ValueError(
-            f"cllama_{name} takes a whole number from {minimum} to {maximum}, not {values[name]!r}"
+            f"cllama_{name} takes a whole number from {minimum} to {maximum}, not {text!r}"
         )
-    return number
+    return int(text)
 
 
 def _word[T: str](values: dict[str, str], name: str, *words: T) -> T:

@@ -6,8 +6,8 @@ Only the model is scripted, and every test scripts it in one language, ``Answer`
     provider.says(text("Hi."))                      a reply, in the protocol of the request
     provider.says(calls(("c1", "desk__balance", {})), text("You have 5 dollars."))
     provider.says(JSONResponse(…, 429))             a response of HTTP, as it is
-    provider.says(Held(text("Late.")))               the same, once the test lets it answer
-    provider.says(count)                            what this function answers to the request
+    provider.says(Held(text("Late.")))              a reply, once the test lets it answer
+    provider.says(count)                            what this function of the request returns
     provider.model = OneCallModel(…)                what answers each request behind the script
 
 Three peers speak below HTTP's messages, and have scripts of bytes: ``tests/raw.py`` fails as no HTTP

@@ -20,7 +20,7 @@ STAGES: dict[str, tuple[str, ...]] = {
         "test_examples.py",
         "test_requirements.py",
     ),
-    "desk": ("broker", "mediate"),
+    "desk": ("mediate", "turns"),
     "loopback": ("attacks", "cli", "failures", "mcp", "state", "test_peers.py", "tools"),
     "proxy": (
         "certs",

@@ -28,7 +28,7 @@ from claw_contract.base import error_line
 from claw_contract.providers import KeyRecord
 from claw_contract.secret import Secret
 from claw_mediate.core.model_policy import PoolKey, Provider
-from claw_mediate.file_cache import FileVersion, file_version, read_file
+from claw_mediate.file_cache import FileVersion, LookTimer, file_version, read_file
 from claw_mediate.telemetry.event_log import EventLog, rfc3339
 
 MAX_REST_SECONDS = 600.0
@@ -69,11 +69,20 @@ class KeyStates:
     """The states of keys by provider and secret, and of rests by scope, too."""
 
     def __init__(
-        self, directory: Path, log: EventLog, clock: Callable[[], float] = time.time
+        self,
+        directory: Path,
+        log: EventLog,
+        clock: Callable[[], float] = time.time,
+        look_seconds: float = 0.0,
     ) -> None:
+        """Look at what other processes changed once in ``look_seconds``, and before each change.
+
+        0: also whenever a key is asked for.
+        """
         self.now = clock
         self._directory = directory
         self._log = log
+        self._look_timer = LookTimer(look_seconds)
         self._version: FileVersion | bool = False
         self._stored: dict[str, _State] = {}  # By file name without its suffix
         self._unstored: dict[str, _State] = {}
@@ -90,7 +99,7 @@ class KeyStates:
         """Return the provider's keys in order, for requests of a scope; None: rests
         for a scope don't count.
         """
-        if provider.keys:
+        if provider.keys and self._look_timer.is_due():
             self._load()
         if not self.has_any:
             return [KeyStatus(key, key.unavailable_until) for key in provider.keys]
@@ -284,6 +293,7 @@ class KeyStates:
 
     def _load(self) -> None:
         version = file_version(self._directory)
+        self._look_timer.restart()
         if version == self._version:
             return
         # A second change within one step of the file system's time would look unchanged.

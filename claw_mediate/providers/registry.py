@@ -25,7 +25,7 @@ from claw_contract.manifest import checked_base_url
 from claw_contract.providers import ApiFormat, ProviderEntry, ProviderKey, Providers
 from claw_contract.secret import Secret
 from claw_mediate.core.model_policy import Candidate, KeyState, PoolKey, Provider
-from claw_mediate.file_cache import FileVersion, file_version, read_file
+from claw_mediate.file_cache import FileVersion, LookTimer, file_version, read_file
 from claw_mediate.providers.key_answers import (
     KeyAnswer,
     answer_to_question,
@@ -66,8 +66,12 @@ class ProviderRegistry:
         log: EventLog,
         env: Mapping[str, str] = os.environ,
         clock: Callable[[], float] = time.time,
+        look_seconds: float = 0.0,
     ) -> None:
-        """Raise ``ValueError`` with one line if a ``<NAME>_BASE_URL`` is no base URL."""
+        """Look at the files once in ``look_seconds``; 0: whenever they are needed.
+
+        Raise ``ValueError`` with one line if a ``<NAME>_BASE_URL`` is no base URL.
+        """
         for known in KNOWN_PROVIDERS.values():
             variable = f"{known.env}_BASE_URL"
             try:
@@ -84,7 +88,8 @@ class ProviderRegistry:
         self.problem: str | None = None  # Why the file is not in force, in one line
         self._hosts_cache: tuple[dict[str, Provider], frozenset[str]] = {}, frozenset()
         self._by_host: tuple[dict[str, Provider], dict[str, Provider | None]] = {}, {}
-        self._key_states = KeyStates(auth.key_states, log, clock)
+        self._look_timer = LookTimer(look_seconds)
+        self._key_states = KeyStates(auth.key_states, log, clock, look_seconds)
         self._accepted: dict[tuple[str, Secret], frozenset[str]] = {}
         """The scopes for which a server that may be a gateway let each key in: two
         at most, so that one is another's.
@@ -99,7 +104,11 @@ class ProviderRegistry:
 
         A broken file is logged once, and the last good one stays in force.
         """
+        if not self._look_timer.is_due():
+            return self._providers
+
         version = file_version(self._file)
+        self._look_timer.restart()
         if version != self._version:
             self._version, self.problem = version, None
             try:
@@ -123,6 +132,7 @@ class ProviderRegistry:
     def clear_cache(self) -> dict[str, Provider]:
         """Read the file anew on its next use. Return the providers so far."""
         self._version = False
+        self._look_timer.reset()
         return self._providers
 
     @property

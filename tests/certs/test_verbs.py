@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from claw_certs.status import ca_status
 from claw_certs.store import read_store
 from claw_cli.app import app
 from claw_contract.known_providers import KNOWN_PROVIDERS
-from tests.certs.example_cas import LONG_AGO, NOW, OUTSIDE, pods_ca
+from tests.certs.example_cas import LONG_AGO, OUTSIDE, pods_ca
 
 POD = """
 x-claw:
@@ -222,15 +220,6 @@ def test_a_new_governed_host_is_reported_until_the_ca_is_rotated(desk: Path) -> 
     certs("rotate", "--finish")
     assert {"host": OUTSIDE, "covered": True} in status()["hosts"]
     assert status()["problems"] == []
-
-
-@pytest.mark.requirement("certs:status")
-def test_a_rotation_is_due_from_thirty_days_before_the_end(tmp_path: Path) -> None:
-    pods_ca(tmp_path)
-    for day, expires_soon in ((334, False), (336, True), (366, False)):
-        ca = ca_status(tmp_path, ["api.openai.com"], NOW + timedelta(days=day), "claw-pod.yml")
-        assert any("expires on" in problem.text for problem in ca.problems) is expires_soon
-        assert ca.is_sound is (day < 366)
 
 
 @pytest.mark.requirement("certs:files")

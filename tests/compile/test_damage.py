@@ -67,11 +67,15 @@ def judge(pod: str, descriptor: str) -> None:
 @settings(max_examples=300)
 @given(damaged(POD))
 @example(POD.replace("...", "\n..."))
-def test_one_damaged_character_of_the_pod_file_gives_diagnostics(pod: str) -> None:
+def test_one_damaged_character_of_the_pod_file_gives_diagnostics_and_raises_nothing(
+    pod: str,
+) -> None:
     judge(pod, DESCRIPTOR)
 
 
 @settings(max_examples=200)
 @given(damaged(DESCRIPTOR))
-def test_one_damaged_character_of_a_descriptor_gives_diagnostics(descriptor: str) -> None:
+def test_one_damaged_character_of_a_descriptor_gives_diagnostics_and_raises_nothing(
+    descriptor: str,
+) -> None:
     judge(POD, descriptor)

@@ -127,7 +127,7 @@ def test_the_pod_is_sound_before_it_is_damaged(directory: Path) -> None:
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(path=st.sampled_from(PLACES), value=st.sampled_from(VALUES))
-def test_any_value_at_any_place_of_the_grammar_gives_diagnostics(
+def test_any_value_at_any_place_of_the_grammar_gives_diagnostics_and_raises_nothing(
     directory: Path, path: tuple[Step, ...], value: Any
 ) -> None:
     judge(directory, with_value(path, value), PLANTED)
@@ -138,7 +138,7 @@ def test_any_value_at_any_place_of_the_grammar_gives_diagnostics(
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(path=st.sampled_from(PLACES), form=st.sampled_from(["", "/", ".md", "://x", "@b c"]))
-def test_no_place_of_the_grammar_shows_the_value_of_its_variable(
+def test_no_place_of_the_grammar_shows_the_value_of_its_variable_or_raises(
     directory: Path, path: tuple[Step, ...], form: str
 ) -> None:
     judge(directory, with_value(path, f"${{PLANT}}{form}"), PLANTED)

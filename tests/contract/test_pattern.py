@@ -105,7 +105,7 @@ def test_patterns_are_found_wherever_they_stand_but_in_values() -> None:
 
 
 @given(st.text(max_size=12), st.text(max_size=12))
-def test_any_text_is_a_pattern_or_none_and_is_searched_without_a_fault(
+def test_any_text_is_searched_as_a_pattern_or_refused_and_raises_nothing_else(
     source: str, text: str
 ) -> None:
     with contextlib.suppress(PatternError):

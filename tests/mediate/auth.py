@@ -29,7 +29,10 @@ class Auth:
         staged.rename(self.directory / "providers.json")
 
     def registry(
-        self, env: dict[str, str] | None = None, hosts: dict[str, str] | None = None
+        self,
+        env: dict[str, str] | None = None,
+        hosts: dict[str, str] | None = None,
+        look_seconds: float = 0.0,
     ) -> ProviderRegistry:
         return ProviderRegistry(
             AuthDirectories(self.directory, self.directory / "key-states"),
@@ -37,6 +40,7 @@ class Auth:
             EventLog(lambda line: self.events.append(known(line))),
             env or {},
             lambda: self.clock,
+            look_seconds,
         )
 
     def said(self, kind: str) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from claw_mediate.core.http import RunnerResponse
-from tests.mediate.desk import Desk
+from tests.turns.desk import Desk
 from tests.wires import Body
 from tests.wires.responses import function_call, response
 

@@ -29,8 +29,8 @@ from claw_mediate.telemetry.history import (
     last_hash,
 )
 from claw_mediate.turns.recorder import call_record
-from tests.mediate.desk import Desk
 from tests.mediate.made import called, granted
+from tests.turns.desk import Desk
 
 NONE = Redactor(())
 

@@ -14,7 +14,7 @@ import pytest
 
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.telemetry.history import AppendedLine, History
-from tests.mediate.desk import Desk
+from tests.turns.desk import Desk
 
 NONE = Redactor(())
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.mediate.auth import Auth, keys, ready
+from claw_mediate.providers.key_states import KeyStates
+from claw_mediate.telemetry.event_log import EventLog
+from tests.mediate.auth import Auth, key, keys, ready
 
 
 @pytest.fixture
@@ -147,6 +149,24 @@ def test_a_broken_file_keeps_the_last_good_state_with_one_event(auth: Auth, text
     ]
     auth.write({"providers": {"openai": {"api_key": "sk-new"}}})
     assert keys(registry.all()["openai"]) == ["sk-new"]
+
+
+@pytest.mark.requirement("agents:reload")
+def test_a_look_at_the_providers_and_their_keys_holds_for_its_time(auth: Auth) -> None:
+    first, second = ({"providers": {"openai": {"api_key": secret}}} for secret in ("sk-1", "sk-2"))
+    auth.write(first)
+    patient, other = auth.registry(look_seconds=3600), auth.registry()
+    assert ready(patient) == ["sk-1"]
+    _, dead = key(other, "sk-1")
+    KeyStates(auth.directory / "key-states", EventLog(), lambda: auth.clock).kill(
+        "openai", dead, 401
+    )
+    assert ready(other) == []
+    assert ready(patient) == ["sk-1"]
+    auth.write(second)
+    assert (ready(patient), ready(other)) == (["sk-1"], ["sk-2"])
+    patient.clear_cache()
+    assert ready(patient) == ["sk-2"]
 
 
 @pytest.mark.requirement("providers:broken-file")

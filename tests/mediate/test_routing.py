@@ -23,9 +23,8 @@ from claw_mediate.mediator import Mediator
 from claw_mediate.settings import SETTINGS, Settings
 from claw_mediate.telemetry.event_log import EventLog
 from tests.events import known
-from tests.mediate.conftest import WIRES
-from tests.mediate.desk import tool
 from tests.peers import Provider
+from tests.turns.desk import WIRES, tool
 from tests.waiting import eventually_async
 from tests.wires import Wire
 

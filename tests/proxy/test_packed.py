@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.mediate.test_body import PACKERS, nothing, packed
+from tests.contract.test_content_coding import PACKERS, nothing, packed
 from tests.proxy.conftest import Wired
 from tests.proxy.pod import headers
 from tests.proxy.test_answer_tap import OPENAI, anthropic_stream, openai_stream

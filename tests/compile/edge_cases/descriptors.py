@@ -42,8 +42,8 @@ DESCRIPTORS: dict[str, EdgeCase] = {
         ),
         (
             "compile/cases/descriptor-rules.yml",
-            "mediate/test_tool_call.py::test_claw_id_is_the_agents_and_never_the_models",
-            "mediate/test_tool_call.py::test_the_model_does_not_see_claw_id_in_the_schema",
+            "mediate/core/test_tool_call.py::test_claw_id_is_the_agents_and_never_the_models",
+            "mediate/core/test_tool_call.py::test_the_model_does_not_see_claw_id_in_the_schema",
         ),
         "the proxy takes it out of the schema, since the schema tells it where to fill it in",
     ),
@@ -53,7 +53,7 @@ DESCRIPTORS: dict[str, EdgeCase] = {
         (
             "compile/cases/presented.yml",
             REMEDY,
-            "contract/test_names.py::test_names_that_would_share_an_alias_are_told_apart_by_their_hash",
+            "contract/test_names.py::test_names_that_would_share_an_alias_differ_by_their_hash",
         ),
         "docs/spec/compile.md, Tools: a name that every provider takes",
     ),

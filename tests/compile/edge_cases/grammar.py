@@ -107,7 +107,9 @@ GRAMMAR: dict[str, EdgeCase] = {
     "many-feeds": EdgeCase(
         "feeds of more than 64 KiB in total",
         "the proxy leaves out what has no room, and says so in its place",
-        ("mediate/test_feeds.py::test_feeds_beyond_the_total_are_left_out_with_a_line_each",),
+        (
+            "mediate/prompt/test_feeds.py::test_feeds_beyond_the_total_are_left_out_with_a_line_each",
+        ),
         "no descriptor says how long a feed is",
     ),
     "no-models": EdgeCase(
@@ -122,7 +124,7 @@ GRAMMAR: dict[str, EdgeCase] = {
         "a runner of one protocol, and a fallback of another",
         "the proxy asks only who speaks the request's protocol, and tells the others",
         (
-            "mediate/test_model_policy.py::test_only_providers_that_speak_the_requests_protocol_are_asked",
+            "mediate/core/test_model_policy.py::test_only_providers_that_speak_the_requests_protocol_are_asked",
         ),
         "which protocol a runner speaks shows in its requests",
     ),

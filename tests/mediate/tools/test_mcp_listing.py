@@ -131,7 +131,7 @@ async def test_a_server_that_says_its_list_has_changed_is_asked_again(
 
 
 @pytest.mark.requirement("mcp:drift", "mcp:gone-session")
-async def test_a_list_that_has_changed_in_a_session_that_is_gone_is_read_in_a_new_one(
+async def test_a_changed_list_is_read_in_a_new_session_if_the_old_one_is_gone(
     server: ScriptedServer, caller: Caller
 ) -> None:
     async def change(exchange: Exchange) -> None:

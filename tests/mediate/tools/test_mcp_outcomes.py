@@ -170,7 +170,9 @@ async def test_a_cancellation_that_a_server_does_not_take_keeps_nobody_waiting(
 
 @pytest.mark.requirement("mcp:statuses", "mcp:once")
 @pytest.mark.parametrize("status", [401, 403, 405, 429, 500, 503])
-async def test_a_status_is_a_result(server: ScriptedServer, caller: Caller, status: int) -> None:
+async def test_an_error_status_is_the_result_of_the_call(
+    server: ScriptedServer, caller: Caller, status: int
+) -> None:
     server.says("tools/call", says(b'{"error":"no"}', status))
     result = await caller.call()
     assert (result.code, result.status_code, result.ran) == (f"http_{status}", status, True)
@@ -196,7 +198,7 @@ async def test_a_redirect_is_not_followed(
 
 @pytest.mark.requirement("mcp:credentials")
 @pytest.mark.parametrize("token", ["a\r\nX-Evil: 1", "tök€n-of-the-tool", "a\0bcdefgh"])
-async def test_a_credential_that_is_no_header_is_a_result_and_no_fault(
+async def test_a_credential_that_no_header_can_hold_is_a_failed_call(
     server: ScriptedServer, caller: Caller, token: str
 ) -> None:
     result = await caller.call(auth={"type": "bearer", "token": token})

@@ -29,7 +29,7 @@ async def test_garbage_while_the_session_is_opened_is_a_clear_failure(
 
 @pytest.mark.requirement("mcp:unreadable")
 @pytest.mark.parametrize("session", ["a b", "é", "x" * 8193])
-async def test_a_session_id_that_is_none_is_not_used(
+async def test_an_invalid_session_id_is_not_used(
     server: ScriptedServer, caller: Caller, session: str
 ) -> None:
     async def odd(exchange: Exchange) -> None:
@@ -65,7 +65,7 @@ async def test_a_session_id_may_be_as_long_as_a_token(
 @pytest.mark.requirement("mcp:statuses")
 @pytest.mark.parametrize("method", ["initialize", "notifications/initialized", "tools/list"])
 @pytest.mark.parametrize("status", [401, 403, 404, 503])
-async def test_a_status_while_the_session_is_opened_is_a_result(
+async def test_an_error_status_while_the_session_is_opened_is_the_result(
     server: ScriptedServer, caller: Caller, status: int, method: str
 ) -> None:
     server.says(method, says(b"no", status, "text/plain"))
@@ -111,7 +111,7 @@ async def test_the_words_of_an_error_for_a_session_are_told(
 
 @pytest.mark.requirement("mcp:refused-words")
 @pytest.mark.parametrize("code", [-32000, -32602])
-async def test_a_refusal_that_might_be_about_the_era_is_told_where_the_other_era_fails_too(
+async def test_the_first_refusal_counts_if_the_other_era_fails_too(
     server: ScriptedServer, caller: Caller, code: int
 ) -> None:
     async def refuse(exchange: Exchange) -> None:

@@ -50,7 +50,7 @@ async def test_an_answer_that_is_no_message_is_a_clear_failure(
     "result",
     ["5", "[]", "null", '{"content":5}', '{"content":[],"isError":"no"}', '{"content":{}}'],
 )
-async def test_a_result_that_is_none_is_a_clear_failure(
+async def test_an_answer_that_is_not_a_result_is_a_clear_failure(
     server: ScriptedServer, caller: Caller, result: str
 ) -> None:
     server.says(
@@ -62,7 +62,7 @@ async def test_a_result_that_is_none_is_a_clear_failure(
 @pytest.mark.requirement("mcp:line-ends")
 @pytest.mark.parametrize("end", [b"\r", b"\n", b"\r\n"])
 @pytest.mark.parametrize("ends", [True, False])
-async def test_an_event_is_whole_at_its_last_line_end_whichever_it_is(
+async def test_an_event_ends_at_its_blank_line_with_any_line_end(
     server: ScriptedServer, caller: Caller, end: bytes, ends: bool
 ) -> None:
     answer = b'{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"hi"}]}}'
@@ -72,7 +72,7 @@ async def test_an_event_is_whole_at_its_last_line_end_whichever_it_is(
 
 
 @pytest.mark.requirement("mcp:ignored")
-async def test_what_comes_before_the_response_is_passed_over(
+async def test_messages_before_the_response_are_passed_over(
     server: ScriptedServer, caller: Caller
 ) -> None:
     server.says(
@@ -107,7 +107,7 @@ async def test_a_stream_that_stays_open_after_the_response_keeps_nobody_waiting(
 
 
 @pytest.mark.requirement("mcp:server-requests")
-async def test_what_a_server_asks_is_answered_or_refused_and_is_no_answer(
+async def test_a_servers_own_request_is_answered_or_refused_and_is_not_the_result(
     server: ScriptedServer, caller: Caller
 ) -> None:
     async def ask(exchange: Exchange) -> None:
@@ -162,7 +162,7 @@ async def test_a_flood_of_requests_is_not_answered_one_by_one(
 
 
 @pytest.mark.requirement("mcp:server-requests")
-async def test_a_request_as_the_whole_answer_is_none(
+async def test_a_request_in_place_of_an_answer_is_a_failure(
     server: ScriptedServer, caller: Caller
 ) -> None:
     async def ask(exchange: Exchange) -> None:
