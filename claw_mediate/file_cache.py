@@ -1,5 +1,6 @@
-"""Files that may change at any time: read again when their version changes, and
-never while half written.
+"""Files that may change at any time.
+
+They are read again when their version changes, and never while half written.
 
 A version has the ctime too, which nobody can set back: a file that was written in place, or copied
 with the old one's times, may have the same inode, mtime and size.
@@ -85,6 +86,7 @@ def resolve_secret(secrets: Path, value: Secret | SecretRef) -> Secret:
     """
     if isinstance(value, Secret):
         return value
+
     try:
         return Secret(read_file(secrets / value.secret).decode().strip())
     except (OSError, ValueError) as error:

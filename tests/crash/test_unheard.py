@@ -21,7 +21,7 @@ from tests.crash.test_crash import SEED
 from tests.crash.unheard import AGENT, TalkativeModel, Unheard
 from tests.peers import Provider
 from tests.proxy.pod import Pod, pod_at
-from tests.proxy.test_workers import workers
+from tests.proxy.worker_pair import workers
 from tests.state.server import shared_state
 from tests.waiting import eventually, free_port
 

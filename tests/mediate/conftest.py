@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from claw_mediate.http.client import ConnectionPool, tls_context
-from tests.mediate.http_peer import Serve, serving
+from tests.mediate.http.http_peer import Serve, serving
 from tests.peers import Service
 from tests.turns.conftest import (
     brief_lock,

@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.responses import JSONResponse
 
 from tests.peers import Provider, Service
 from tests.proxy.frames import FrameProvider
 from tests.proxy.pod import ANTHROPIC_KEY, Pod, pod_at
+from tests.proxy.scraped import Scraped, started
 from tests.proxy.wire import Runner, Wire
+from tests.proxy.worker_pair import start
 from tests.waiting import eventually, free_port, nobody_listens
 
 
@@ -139,3 +142,27 @@ def identified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
         made.agent("analyst", made.tool("balance"))
         made.start()
         yield made
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
+    """The proxy with two workers, for tests that end none, or wait until it is replaced."""
+    with pod_at(tmp_path_factory.mktemp("pair")) as pod:
+        start(pod)
+        yield pod
+
+
+@pytest.fixture(scope="module")
+def scraped_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
+    with pod_at(tmp_path_factory.mktemp("pod")) as pod:
+        pod.service.routes["GET", "/balance"] = JSONResponse({"usd": 7})
+        for agent_id in ("analyst", "broker"):
+            pod.agent(agent_id, pod.tool("balance"))
+        yield started(pod)
+
+
+@pytest.fixture
+def scraped(scraped_pod: Scraped) -> Scraped:
+    """Return the module's one pod: tests look at the growth of its figures."""
+    scraped_pod.pod.provider.script.clear()
+    return scraped_pod

@@ -21,8 +21,8 @@ from claw_compile.codes import BAD_LIMIT
 from claw_compile.compiler import CompileResult, compile_pod
 from claw_compile.diagnostics.diagnostic import Result
 from claw_tools.settings import SettingsError, read_settings
-from tests.compile.test_compose import MASTER
-from tests.compile.test_tools_host import pod
+from tests.compile.composed import MASTER
+from tests.compile.tools_host_pod import pod
 from tests.fork_server import run_claw
 
 pytest.importorskip("claw_cli.tools", reason="the tools host is not merged yet")

@@ -14,7 +14,7 @@ from claw_mediate.core.http import Forward, RunnerResponse
 from claw_mediate.core.known_paths import PROXY_BASE, ApiBase, find_known_path
 from claw_mediate.http.headers import provider_headers
 from claw_mediate.settings import SETTINGS, Settings
-from tests.mediate.test_routing import CHAIN
+from tests.mediate.providers.test_routing import CHAIN
 from tests.mediate.turns.other_pod import EMBEDDINGS, JSON, OtherPod
 from tests.turns.desk import WIRES
 

@@ -22,7 +22,7 @@ from claw_mediate.core.model_names import (
     find_named_models,
 )
 from tests.mediate.forms import CONTENT_TYPE, form
-from tests.mediate.test_routing import TOKEN
+from tests.mediate.providers.test_routing import TOKEN
 from tests.mediate.turns.other_pod import EMBEDDINGS, OtherPod
 from tests.turns.desk import WIRES
 

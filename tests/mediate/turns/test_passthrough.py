@@ -11,7 +11,7 @@ import pytest
 
 from claw_mediate.core.cost import ReceivedAnswer
 from tests.mediate.forms import CONTENT_TYPE, form
-from tests.mediate.test_routing import CHAIN, TOKEN
+from tests.mediate.providers.test_routing import CHAIN, TOKEN
 from tests.mediate.turns.other_pod import EMBEDDINGS, JSON, OtherPod, key, other_pod
 
 
