@@ -12,12 +12,11 @@ from typing import Annotated
 import typer
 
 from claw_cli.screen import fail, print_lines
-from claw_tools.config.reader import DEFAULT_FILE, SettingsError, read_settings
 from claw_tools.describe import describe, report_tools
 from claw_tools.host import Host
 from claw_tools.provider import ToolProvider, load_providers
 from claw_tools.serve import choose_principal, serve_http, serve_stdio
-from claw_tools.settings import HostSettings
+from claw_tools.settings import DEFAULT_FILE, HostSettings, SettingsError, read_settings
 
 tools_verbs = typer.Typer(
     name="tools", add_completion=False, rich_markup_mode=None, no_args_is_help=True

@@ -98,7 +98,8 @@ ALL_MIXED_WITH_NAMES = error(
     "Write `allow: all`, or list only names.",
 )
 BAD_LIMIT = error(
-    "A limit must be a positive integer of at most 2147483647.",
+    "A limit must be a positive integer of at most 2147483647. Seconds of a tools host may have a "
+    "fraction.",
     "Write such a number.",
 )
 TOTAL_BELOW_PER_TOOL = error(

@@ -9,6 +9,7 @@ import contextlib
 import json
 import re
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from http import HTTPStatus
 from typing import Any, Final
 
 from claw_contract.base import JsonObject
@@ -80,18 +81,21 @@ class McpApp:
         if {"content-length", "transfer-encoding"} <= names:
             # Another program before us may have read the other one (RFC 9112, 6.1).
             await _write(
-                send, 400, b'{"error":"the body has two lengths"}', [(b"connection", b"close")]
+                send,
+                HTTPStatus.BAD_REQUEST,
+                b'{"error":"the body has two lengths"}',
+                [(b"connection", b"close")],
             )
             return
 
         if scope["path"] != self._path:
-            await _write(send, 404, b'{"error":"not found"}')
+            await _write(send, HTTPStatus.NOT_FOUND, b'{"error":"not found"}')
             return
 
         principal = self._identify(headers)
         if principal is None:
             refused = b'{"error":"the bearer token is missing or wrong"}'
-            await _write(send, 401, refused, [(b"www-authenticate", b"Bearer")])
+            await _write(send, HTTPStatus.UNAUTHORIZED, refused, [(b"www-authenticate", b"Bearer")])
             return
 
         admitted = scope.get("state", {}).get(ADMITTED)
@@ -127,7 +131,8 @@ class McpApp:
         is_here = peer in _LOOPBACK_PEERS and all(is_allowed_host(host, ()) for host in hosts)
 
         shown = health if is_here else {"ok": health["ok"]}
-        await _write(send, 200 if health["ok"] else 503, json.dumps(shown).encode())
+        status = HTTPStatus.OK if health["ok"] else HTTPStatus.SERVICE_UNAVAILABLE
+        await _write(send, status, json.dumps(shown).encode())
 
     async def _take(self, principal: str, receive: Receive, send: Send) -> bytes | None:
         """Return the body; None if its sender has left, or was refused."""
@@ -138,7 +143,10 @@ class McpApp:
             await _write(send, 408, b'{"error":"the body did not arrive in time"}')
         except _FullError:
             await _write(
-                send, 503, b'{"error":"too many long requests at once"}', [(b"retry-after", b"1")]
+                send,
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                b'{"error":"too many long requests at once"}',
+                [(b"retry-after", b"1")],
             )
         return None
 

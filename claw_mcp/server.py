@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -206,7 +207,7 @@ class StreamableHttpServer:
         self._check_source(headers)
         if len(request.body) > self.max_body:
             error = RpcError(INVALID_REQUEST, f"the body is longer than {self.max_body} bytes")
-            raise Refusal(413, error)
+            raise Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, error)
         if request.method == "POST":
             return await self._post(headers, request.body, principal)
 
@@ -214,38 +215,46 @@ class StreamableHttpServer:
         if request.method not in {"GET", "DELETE"} or is_stateless:
             allowed = "POST" if is_stateless else "GET, POST, DELETE"
             error = RpcError(INVALID_REQUEST, f"the method is one of {allowed}")
-            raise Refusal(405, error, allow=allowed)
+            raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, error, allow=allowed)
 
         session = self._session(headers, principal)
         if request.method == "GET":
             return await self._listen(session, headers)
         self.sessions.end(session)
-        return _respond(200)
+        return _respond(HTTPStatus.OK)
 
     def _check_source(self, headers: Mapping[str, str]) -> None:
         if not self._is_allowed_host(headers.get("host", "")):
-            raise Refusal(421, RpcError(INVALID_REQUEST, "this host is not allowed"))
+            raise Refusal(
+                HTTPStatus.MISDIRECTED_REQUEST,
+                RpcError(INVALID_REQUEST, "this host is not allowed"),
+            )
         if "origin" in headers and not self._is_allowed_origin(headers["origin"]):
-            raise Refusal(403, RpcError(INVALID_REQUEST, "this origin is not allowed"))
+            raise Refusal(
+                HTTPStatus.FORBIDDEN, RpcError(INVALID_REQUEST, "this origin is not allowed")
+            )
 
     def _session(self, headers: Mapping[str, str], principal: str) -> Session:
         if SESSION_ID not in headers:
-            raise Refusal(400, RpcError(INVALID_REQUEST, "Missing session ID"))
+            raise Refusal(HTTPStatus.BAD_REQUEST, RpcError(INVALID_REQUEST, "Missing session ID"))
         session = self.sessions.find(headers[SESSION_ID], principal)
         if session is None:
-            raise Refusal(404, RpcError(INVALID_REQUEST, "Session not found"))
+            raise Refusal(HTTPStatus.NOT_FOUND, RpcError(INVALID_REQUEST, "Session not found"))
         return session
 
     async def _post(self, headers: Mapping[str, str], body: bytes, principal: str) -> HttpResponse:
         accepts_json, accepts_stream = _accepted(headers)
         if not (accepts_json or accepts_stream):
-            raise Refusal(406, RpcError(INVALID_REQUEST, f"accept {JSON_TYPE} and {SSE_TYPE}"))
+            raise Refusal(
+                HTTPStatus.NOT_ACCEPTABLE,
+                RpcError(INVALID_REQUEST, f"accept {JSON_TYPE} and {SSE_TYPE}"),
+            )
 
         message = _read_body(headers, body)
         if stateless.is_stateless(headers, message):
             error = stateless.find_error(headers, message)
             if error is not None:
-                raise Refusal(400, error, bytes(message.id))
+                raise Refusal(HTTPStatus.BAD_REQUEST, error, bytes(message.id))
             session = self._stateless.setdefault(
                 principal, Session(principal, version=STATELESS_VERSION)
             )
@@ -260,7 +269,7 @@ class StreamableHttpServer:
 
         if message.method == "notifications/cancelled" and session.id:
             session.cancel(stateless.members(message.params).get("requestId", b""))
-        return _respond(202)
+        return _respond(HTTPStatus.ACCEPTED)
 
     async def _open(self, request: ClientRequest, accepts_json: bool) -> HttpResponse:
         """Answer ``initialize``, and keep the session if the backend can be described."""
@@ -271,15 +280,19 @@ class StreamableHttpServer:
         try:
             result = {"protocolVersion": session.version, **await self._backend.describe(request)}
         except RpcError as error:
-            return _respond(200, write_error(request_id, error))
+            return _respond(HTTPStatus.OK, write_error(request_id, error))
         if not self.sessions.add(session):
-            raise Refusal(503, RpcError(SERVER_ERROR, "there are too many sessions"), request_id)
+            raise Refusal(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                RpcError(SERVER_ERROR, "there are too many sessions"),
+                request_id,
+            )
 
         answer = write_result(request_id, msgspec.json.encode(result))
         if accepts_json:
-            response = _respond(200, answer)
+            response = _respond(HTTPStatus.OK, answer)
         else:
-            response = HttpResponse(200, [*_EVENT_HEADERS], _once(write_event(answer)))
+            response = HttpResponse(HTTPStatus.OK, [*_EVENT_HEADERS], _once(write_event(answer)))
         headers = [*response.headers, (SESSION_ID, session.id)]
         return HttpResponse(response.status, headers, response.chunks)
 
@@ -287,7 +300,7 @@ class StreamableHttpServer:
         session = request.session
         if len(session.requests) >= _MAX_REQUESTS:
             error = RpcError(SERVER_ERROR, "too many requests run at once")
-            raise Refusal(503, error, bytes(request.message.id))
+            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, error, bytes(request.message.id))
 
         session.requests[request] = None
         # Started at once: a task that is cancelled before it starts would not clean up.
@@ -306,7 +319,7 @@ class StreamableHttpServer:
         if task.done() and accepts_json and not request.outbox:
             answer = task.result()
             return _respond(answer.status, answer.message)
-        return HttpResponse(200, [*_EVENT_HEADERS], await _begin(_events(request, task)))
+        return HttpResponse(HTTPStatus.OK, [*_EVENT_HEADERS], await _begin(_events(request, task)))
 
     async def _run(self, request: ClientRequest) -> Answer:
         """Return the answer to a request, whatever becomes of it."""
@@ -324,7 +337,7 @@ class StreamableHttpServer:
             request.session.requests.pop(request, None)
             request.outbox.close()
 
-        status = 200 if request.session.id else stateless.status_of(error)
+        status = HTTPStatus.OK if request.session.id else stateless.status_of(error)
         return Answer(write_error(request_id, error), status)
 
     async def _result(self, request: ClientRequest) -> bytes:
@@ -345,13 +358,15 @@ class StreamableHttpServer:
         """Open the session's own stream; an older one ends."""
         _, accepts_stream = _accepted(headers)
         if not accepts_stream:
-            raise Refusal(406, RpcError(INVALID_REQUEST, f"accept {SSE_TYPE}"))
+            raise Refusal(
+                HTTPStatus.NOT_ACCEPTABLE, RpcError(INVALID_REQUEST, f"accept {SSE_TYPE}")
+            )
 
         if session.listener is not None:
             session.listener.close()
         session.listener = Outbox()
         stream = await _begin(self._notifications(session, session.listener))
-        return HttpResponse(200, [*_EVENT_HEADERS], stream)
+        return HttpResponse(HTTPStatus.OK, [*_EVENT_HEADERS], stream)
 
     async def _notifications(self, session: Session, outbox: Outbox) -> AsyncGenerator[bytes]:
         """Yield the session's own stream. Its first chunk is empty, as ``_begin`` needs it."""
@@ -445,19 +460,24 @@ def _read_body(headers: Mapping[str, str], body: bytes) -> RpcMessage:
     """Return the message of a POST. Raise ``Refusal``."""
     content_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     if content_type != JSON_TYPE:
-        raise Refusal(400, RpcError(INVALID_REQUEST, f"the content type is {JSON_TYPE}"))
+        raise Refusal(
+            HTTPStatus.BAD_REQUEST, RpcError(INVALID_REQUEST, f"the content type is {JSON_TYPE}")
+        )
     if body.lstrip()[:1] == b"[":
-        raise Refusal(400, RpcError(INVALID_PARAMS, "a batch of messages is not supported"))
+        raise Refusal(
+            HTTPStatus.BAD_REQUEST, RpcError(INVALID_PARAMS, "a batch of messages is not supported")
+        )
 
     try:
         (message,) = read_messages(body)
     except MessageError as error:
         code = INVALID_REQUEST if _is_json(body) else PARSE_ERROR
-        raise Refusal(400, RpcError(code, str(error))) from None
+        raise Refusal(HTTPStatus.BAD_REQUEST, RpcError(code, str(error))) from None
 
     if not (message.is_request or message.is_notification or message.is_response):
         raise Refusal(
-            400, RpcError(INVALID_REQUEST, "this is no request, notification or response")
+            HTTPStatus.BAD_REQUEST,
+            RpcError(INVALID_REQUEST, "this is no request, notification or response"),
         )
     return message
 

@@ -12,6 +12,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import NamedTuple
 
 import msgspec
@@ -70,7 +71,7 @@ class Answer(NamedTuple):
     """The response to a request, and its HTTP status if nothing was sent before it."""
 
     message: bytes
-    status: int = 200
+    status: int = HTTPStatus.OK
 
 
 @dataclass(eq=False, slots=True)

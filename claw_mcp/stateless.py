@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
@@ -121,10 +122,10 @@ def find_error(headers: Mapping[str, str], message: RpcMessage) -> RpcError | No
 def status_of(error: RpcError) -> int:
     """Return the HTTP status of an error."""
     if error.code in _BAD_REQUESTS:
-        return 400
+        return HTTPStatus.BAD_REQUEST
     if error.code == METHOD_NOT_FOUND:
-        return 404
-    return 200
+        return HTTPStatus.NOT_FOUND
+    return HTTPStatus.OK
 
 
 def check_method(method: str) -> None:

@@ -14,7 +14,7 @@ from claw_tools.execution.tools import exec_tools
 from claw_tools.files.memory import memory_tools
 from claw_tools.files.tools import file_tools
 from claw_tools.files.workspace import Workspace
-from claw_tools.message.tools import message_tools
+from claw_tools.message import message_tools
 from claw_tools.settings import HostSettings, Principal
 from claw_tools.tool import Tool
 from claw_tools.web.fetch import WebFetch

@@ -16,8 +16,8 @@ from typing import Any, Final
 from claw_contract.base import JsonObject
 from claw_contract.json_schema import check_instance, find_schema_problem
 from claw_contract.strict_json import read_strict_object
-from claw_tools.composite import CompositeToolProvider
 from claw_tools.errors import ErrorCode, ToolError
+from claw_tools.provider import CompositeToolProvider
 from claw_tools.settings import Principal
 from claw_tools.tool import Tool
 

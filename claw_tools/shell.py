@@ -18,9 +18,8 @@ from claw_mcp.protocol import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
 from claw_mcp.sessions import ClientRequest, Session
 from claw_mcp.stateless import members
 from claw_tools.audit import CallLog, CallRecord
-from claw_tools.composite import CompositeToolProvider
 from claw_tools.errors import ErrorCode, ToolError
-from claw_tools.provider import ToolProvider
+from claw_tools.provider import CompositeToolProvider, ToolProvider
 from claw_tools.registry import ToolRegistry
 from claw_tools.result import fit, write_failure, write_success
 from claw_tools.tool import Tool

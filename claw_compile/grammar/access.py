@@ -13,10 +13,10 @@ from claw_compile.grammar import shapes
 from claw_compile.grammar.pod import PodSecret, ProviderAuth, ServiceCredential, Stdio
 from claw_compile.grammar.reader import Reader
 from claw_compile.parsing.node import Node, ScalarNode
+from claw_contract.toolhost_file import VARIABLE_NAME
 
 type AuthType = Literal["none", "bearer", "header", "basic"]
 AUTH_TYPES: tuple[AuthType, ...] = ("none", "bearer", "header", "basic")
-VARIABLE_NAME = "[A-Za-z_][A-Za-z0-9_]*"
 _DEFAULT_MCP_PATH = "/mcp"
 _SECRET_NAME = "[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"  # noqa: S105 - the form of a name
 # A path without query, fragment, or a segment ``.`` or ``..``, which a client would resolve away.

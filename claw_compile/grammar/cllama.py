@@ -20,7 +20,6 @@ from typing import Literal
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import did_you_mean, quote
 from claw_compile.grammar import shapes
-from claw_compile.grammar.access import VARIABLE_NAME
 from claw_compile.grammar.pod import (
     MODES,
     BudgetSetting,
@@ -43,6 +42,7 @@ from claw_contract.durations import parse_duration
 from claw_contract.known_providers import KNOWN_PROVIDERS
 from claw_contract.metadata import Budget
 from claw_contract.opened_paths import METHODS, OpenedPath, OpenedPathError
+from claw_contract.toolhost_file import VARIABLE_NAME
 
 FALLBACK = "fallback"
 type Behavior = Literal["hard_stop", "rate_limit", "soft_alert"]

@@ -10,6 +10,7 @@ is known, and carried as data; a credential is a variable or a file of the conta
 
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from types import NoneType
 from typing import Any, Final, Literal, get_args, get_origin
 
@@ -22,6 +23,7 @@ from claw_compile.grammar.pod import ToolsHost
 from claw_compile.grammar.reader import Reader
 from claw_compile.parsing.node import MapNode, Node, ScalarNode
 from claw_contract import toolhost_file as contract
+from claw_contract.yaml_nodes import scalar_value
 
 type Settings = dict[str, Any]
 
@@ -110,6 +112,46 @@ _NAMES: Final[Mapping[Any, tuple[str, str]]] = {
 """What messages call the names of a mapping, and their pattern."""
 
 
+@dataclass(frozen=True)
+class _Seconds:
+    """A positive number, which may have a fraction, with or without quotes."""
+
+    max: float
+
+    def read(self, reader: Reader, node: Node, place: shapes.ValuePlace) -> float | None:
+        word = reader.text(node, place.what)
+        if word is None:
+            return None
+
+        number = _number(word.text)
+        if number is None or not number > 0:  # ``.nan`` is not above 0
+            reader.report(codes.BAD_LIMIT, node.span, f"{place.what} is a number above 0")
+            return None
+
+        if number > self.max:
+            reader.report(codes.BAD_LIMIT, node.span, f"{place.what} is at most {self.max}")
+            return None
+        return number
+
+    def json_schema(self) -> shapes.Schema:
+        return shapes.or_variable(
+            {
+                "type": ["number", "string"],
+                "exclusiveMinimum": 0,
+                "maximum": self.max,
+                "pattern": r"^\+?[0-9]*\.?[0-9]+\.?([eE][-+]?[0-9]+)?$",
+            }
+        )
+
+
+def _number(text: str) -> float | None:
+    """Return the number that a plain value means; None if it means another thing."""
+    value = scalar_value(text)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value
+
+
 # Sections of the contract as shapes
 
 
@@ -167,8 +209,10 @@ def _shape(kind: Any, metadata: Collection[Any] = ()) -> shapes.Shape[Any]:
     """Return the shape of a type of the contract, with its limits."""
     if kind in _SHAPES:
         return _SHAPES[kind]
-    if kind in {int, float}:
+    if kind is int:
         return _limit(metadata)
+    if kind is float:
+        return _Seconds(_highest(metadata))
 
     arguments = [each for each in get_args(kind) if each is not NoneType]
     origin = get_origin(kind)
@@ -184,12 +228,17 @@ def _shape(kind: Any, metadata: Collection[Any] = ()) -> shapes.Shape[Any]:
 
 
 def _limit(metadata: Collection[Any]) -> shapes.Limit:
-    """Return the shape of a number: a pod file has whole ones, and none below 1."""
+    """Return the shape of a whole number: none is below 1 in a pod file."""
+    return shapes.Limit(_highest(metadata))
+
+
+def _highest(metadata: Collection[Any]) -> int:
+    """Return the highest value that a type's constraints let through."""
     for constraint in metadata:
-        highest = getattr(constraint, "le", None)
+        highest: int | None = getattr(constraint, "le", None)
         if highest is not None:
-            return shapes.Limit(highest)
-    return shapes.Limit()
+            return highest
+    return shapes.MAX_LIMIT
 
 
 def _table(kind: str, names: str, value: shapes.Shape[Any]) -> shapes.Conversion[Any, Settings]:

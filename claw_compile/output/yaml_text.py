@@ -13,7 +13,7 @@ from typing import assert_never
 from claw_compile.diagnostics.diagnostic import Span
 from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode
 
-type Data = str | int | bool | Node | Iterable[Data] | Mapping[str, Data] | None
+type Data = str | int | float | bool | Node | Iterable[Data] | Mapping[str, Data] | None
 
 _OURS = Span("", 0, 0, 0)
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
@@ -50,7 +50,7 @@ def tree(data: Data) -> Node:
             return data
         case None:
             return ScalarNode("null", _OURS, plain=True)
-        case int():  # a bool is one, too: True becomes ``true``
+        case int() | float():  # a bool is one, too: True becomes ``true``
             return ScalarNode(str(data).lower(), _OURS, plain=True)
         case str():
             return ScalarNode(data, _OURS)

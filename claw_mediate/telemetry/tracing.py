@@ -175,7 +175,7 @@ def tracing_from_environment(redact: Callable[[str], str]) -> Tracing | None:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
-        raise ValueError(f"{variable} is set: pip install 'clawdapus[otel]'") from None
+        raise ValueError(f"{variable} is set: pip install '.[otel]' in a checkout") from None
 
     os.environ.setdefault("OTEL_SERVICE_NAME", "clawdapus")
     logging.getLogger("urllib3").setLevel(logging.WARNING)

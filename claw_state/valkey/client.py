@@ -68,7 +68,7 @@ The time is the server's, since the clocks of proxies may differ; tests pass the
 """
 _NOT_INSTALLED = (
     "a state on a server needs the redis client, which is not installed: pip install "
-    "'clawdapus[redis]'"
+    "'.[redis]' in a checkout"
 )
 _CODE = re.compile("[A-Z]{2,} ")
 _KEEPS_ALL = "noeviction"

@@ -34,13 +34,13 @@ from claw_tools.execution.confinement import (
     die_with_parent,
     drop_user,
     enter_namespaces,
+    find_breaches,
     hide_memory,
     prefer_to_keeper,
     set_limits,
 )
 from claw_tools.execution.descendants import end_descendants, uses_more_than
 from claw_tools.execution.filesystem import build_root
-from claw_tools.execution.probes import find_breaches
 from claw_tools.execution.syscalls import call, prctl
 
 _CHILD_SUBREAPER = 36  # Of prctl(2)

@@ -19,9 +19,7 @@ from claw_mcp.stdio_child import NoAnswerError
 from claw_tools.errors import ErrorCode, ToolError
 from claw_tools.provider import ToolDefinition
 from claw_tools.servers.answers import read_answer, read_definitions, read_refusal, write_arguments
-from claw_tools.servers.child import ChildLink
-from claw_tools.servers.link import ServerLink
-from claw_tools.servers.url import UrlLink
+from claw_tools.servers.links import ChildLink, ServerLink, UrlLink
 
 _LIST_SECONDS: Final = 60.0
 _PAUSE_SECONDS: Final = 0.5  # Between two lists, however often the server says that they changed

@@ -334,5 +334,5 @@ def test_a_server_that_refuses_us_or_is_not_there_is_told_and_no_password_is(
 def test_without_the_client_s_package_the_remedy_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "redis", None)
     assert fails("--state", "redis://cache").endswith(
-        "which is not installed: pip install 'clawdapus[redis]'"
+        "which is not installed: pip install '.[redis]' in a checkout"
     )

@@ -13,6 +13,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from claw_cli.app import app
+from tests.mcp.http_server import ListingServer
 
 SERVER = Path(__file__).with_name("stdio_server.py")
 
@@ -103,3 +104,7 @@ def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DiscoveryPod:
     """An empty directory, which is that of the process."""
     monkeypatch.chdir(tmp_path)
     return DiscoveryPod(Path())
+
+
+def at(server: ListingServer, **claw: Any) -> dict[str, Any]:
+    return {"x-claw": {"mcp": {"path": "/mcp"}, "base-url": server.url, **claw}}

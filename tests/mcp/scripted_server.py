@@ -291,3 +291,25 @@ class ScriptedServer:
 
 def _is_serving(task: asyncio.Task[Any]) -> bool:
     return getattr(task.get_coro(), "__name__", "") == "_serve"
+
+
+def says(
+    body: bytes, status: int = 200, content_type: str = "application/json", *headers: str
+) -> Script:
+    async def say(exchange: Exchange) -> None:
+        await exchange.respond(status, body, *headers, content_type=content_type)
+
+    return say
+
+
+def streams(*chunks: bytes, ends: bool = True) -> Script:
+    async def say(exchange: Exchange) -> None:
+        await exchange.begin_stream()
+        for chunk in chunks:
+            await exchange.chunk(chunk.replace(b"ID", str(exchange.message["id"]).encode()))
+        if ends:
+            await exchange.end_stream()
+        else:
+            await exchange.until_left()
+
+    return say

@@ -12,8 +12,8 @@ from claw_contract.toolhost_file import McpServerSection
 from claw_mcp.channels import DiscoveryError
 from claw_mcp.discovery import ServerListing, discover
 from claw_mcp.http_channel import HttpServer
-from tests.mcp.calling import Caller, error_of, tool
 from tests.mcp.scripted_server import ECHO, HANDSHAKE, STATELESS, Exchange, ScriptedServer
+from tests.mediate.tools.mcp_calling import Caller, error_of, tool
 from tests.tools.serving import NamedSection, behind
 from tests.waiting import eventually_async
 

@@ -17,7 +17,7 @@ import httpx2
 from pydantic import TypeAdapter
 
 from claw_contract.log.wrapper import WrapperLogEvent
-from claw_mcp.protocol import CAPABILITIES_META, STATELESS_VERSION, VERSION_META
+from claw_mcp.protocol import CAPABILITIES_META, STATELESS_VERSION, VERSION_META, RpcMessage
 from tests.fork_server import Process, start
 from tests.waiting import eventually, free_port
 
@@ -181,3 +181,11 @@ def is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+class Silent:
+    """An observer that hears nothing."""
+
+    def notice(self, message: RpcMessage) -> None: ...
+    def log_line(self, line: bytes) -> None: ...
+    def bad_output(self, problem: str, line: bytes) -> None: ...

@@ -203,4 +203,4 @@ def test_an_endpoint_without_the_extra_is_one_line_that_says_what_to_install(pod
     pod.start(wait=False)
     assert pod.process is not None
     assert pod.process.wait(timeout=60) != 0
-    assert "OTEL_EXPORTER_OTLP_ENDPOINT is set: pip install 'clawdapus[otel]'" in pod.said()
+    assert "OTEL_EXPORTER_OTLP_ENDPOINT is set: pip install '.[otel]' in a checkout" in pod.said()

@@ -47,7 +47,8 @@ REQUIREMENTS: dict[str, Requirement] = {
         "CONTRIBUTING.md", "The drawn pictures are what the code and the pages say today."
     ),
     "docs:install": Requirement(
-        "CONTRIBUTING.md", "No page installs a package from a place where nobody has published it."
+        "CONTRIBUTING.md",
+        "No page, and no message of the code, installs a package from a place where nobody has published it.",
     ),
     "docs:dependencies": Requirement(
         "decision 0005", "The page of dependencies has a reason for each dependency that there is."

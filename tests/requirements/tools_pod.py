@@ -46,6 +46,9 @@ REQUIREMENTS: dict[str, Requirement] = {
         SPEC,
         "`claw discover` of a tools host says that its tools are known, and what to run for those of servers.",
     ),
+    "toolspod:fractions": Requirement(
+        SPEC, "Seconds may have a fraction in a pod file, as they may in the host's own file."
+    ),
     "toolspod:settings-file": Requirement(
         SPEC,
         "Settings may be in a `toolhost.yml`, whose mistakes have their place; the pod file wins, key by key.",

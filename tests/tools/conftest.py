@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.mcp.scripted_server import ScriptedServer
+from tests.mcp.conftest import server
 from tests.tools.hosting import PACKAGE, install
+
+__all__ = ["server"]
 
 
 @pytest.fixture(scope="session")
@@ -17,11 +18,3 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
         PACKAGE, tmp_path_factory.mktemp("project") / "made"
     )  # setuptools builds in it
     return install(project, tmp_path_factory.mktemp("packages"))
-
-
-@pytest.fixture
-def server() -> Iterator[ScriptedServer]:
-    """An MCP server at a URL, at the level of bytes."""
-    scripted = ScriptedServer().start()
-    yield scripted
-    scripted.stop()

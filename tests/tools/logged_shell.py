@@ -5,7 +5,7 @@ that answers.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,10 @@ from claw_contract.log.tool_host import ToolHostCallEvent
 from claw_mcp.protocol import RpcError, read_messages, write_request
 from claw_mcp.sessions import ClientRequest, Session
 from claw_tools.audit import CallLog
+from claw_tools.built_in import NotOfferedError, Parts, ToolGroup
 from claw_tools.provider import ToolDefinition
 from claw_tools.registry import ToolRegistry
-from claw_tools.settings import Principal
+from claw_tools.settings import HostSettings, Principal
 from claw_tools.shell import McpServerShell
 from claw_tools.tool import Tool
 
@@ -136,3 +137,29 @@ class LoggedShell:
 
 def principal(name: str = "a", globs: Sequence[str] = ("*",), **more: Any) -> Principal:
     return Principal(name=name, workspace=Path("/"), globs=tuple(globs), **more)
+
+
+async def shell_with_tools(*globs: str) -> LoggedShell:
+    scene = LoggedShell(principal("a", globs))
+    scene.register(*(MadeTool(name) for name in ("read_file", "write_file", "exec_shell")))
+    await scene.provide(MadeProvider("time", "now"))
+    await scene.provide(MadeProvider("git", "log", "push"), internal=True)
+    return scene
+
+
+ALL_TOOLS = ["exec_shell", "git__log", "git__push", "read_file", "time__now", "write_file"]
+
+
+def host_settings(*principals: Principal, **more: Any) -> HostSettings:
+    return HostSettings(principals=principals or (principal(token_variable="TOKEN_A"),), **more)
+
+
+def made_group(*names: str) -> ToolGroup:
+    return ToolGroup(names, lambda _principal, _parts: [MadeTool(name) for name in names])
+
+
+def refused_group(name: str, *, is_fault: bool) -> ToolGroup:
+    def make(_principal: Principal, _parts: Parts) -> Iterable[Tool]:
+        raise NotOfferedError("the kernel has no such thing", is_fault=is_fault)
+
+    return ToolGroup((name,), make)

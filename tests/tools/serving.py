@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from claw_contract.log.tool_host import ToolHostServerEvent
 from claw_contract.toolhost_file import McpServerSection
 from claw_tools.errors import ToolError
-from claw_tools.servers.child import ChildLink
+from claw_tools.servers.links import ChildLink
 from claw_tools.servers.server import McpServer
 from tests.waiting import eventually_async
 
@@ -126,3 +126,8 @@ async def behind(settings: NamedSection, *, ready: bool = True) -> AsyncIterator
             await running
         for _ in range(8):
             await asyncio.sleep(0)  # A transport closes its socket a turn of the loop later
+
+
+def text_of(result: object) -> str:
+    assert isinstance(result, dict)
+    return str(result["output"])

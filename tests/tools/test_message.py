@@ -14,13 +14,13 @@ import pytest
 
 from claw_contract.secret import Secret
 from claw_contract.toolhost_file import ChannelSection
+from claw_tools import message as message_module
 from claw_tools.errors import ErrorCode
-from claw_tools.message import channels as message_channels
-from claw_tools.message.tools import message_tools
+from claw_tools.message import message_tools
 from claw_tools.tool import Tool
 from tests.raw import Act, answers, bytes_only, hangs_after, resets_after
 from tests.state.server import SharedState, shared_state
-from tests.tools.web import LOCAL, call, connections, fails, serving
+from tests.tools.web.calls import LOCAL, call, connections, fails, serving
 from tests.waiting import eventually_async, nobody_listens
 
 TOKEN, PASSWORD = "token-of-the-bus", "password-of-valkey"
@@ -97,7 +97,7 @@ async def test_a_webhook_that_refuses_or_redirects_fails(status: int) -> None:
 async def test_a_webhook_that_breaks_off_leaves_the_outcome_unknown(
     act: Act, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(message_channels, "_WEBHOOK_SECONDS", 0.5)
+    monkeypatch.setattr(message_module, "_WEBHOOK_SECONDS", 0.5)
     async with serving(act) as peer:
         error = await fails(sender(team=hook(peer.url)), **ARGS)
         assert len(peer.received) == 1
@@ -175,7 +175,7 @@ async def test_a_stream_gets_the_message(valkey: SharedState) -> None:
 async def test_a_stream_keeps_a_bounded_number(
     valkey: SharedState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(message_channels, "MAX_ENTRIES", 20)
+    monkeypatch.setattr(message_module, "MAX_ENTRIES", 20)
     valkey.asks("CONFIG", "SET", "stream-node-max-entries", "10")  # the server trims whole nodes
     tool = sender(team=log(valkey))
     await asyncio.gather(*(call(tool, **ARGS) for _ in range(16)))
@@ -202,7 +202,7 @@ async def test_a_stream_that_refuses_fails_without_its_secrets(valkey: SharedSta
 async def test_a_server_that_stands_still_is_left(
     valkey: SharedState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(message_channels, "_STREAM_SECONDS", 0.5)
+    monkeypatch.setattr(message_module, "_STREAM_SECONDS", 0.5)
     valkey.freeze()
     assert "nothing was sent" in (await fails(sender(team=log(valkey)), **ARGS)).message
     valkey.thaw()
@@ -215,7 +215,7 @@ async def test_a_server_that_stands_still_is_left(
 async def test_a_stream_that_breaks_off_leaves_the_outcome_unknown(
     leaves: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(message_channels, "_STREAM_SECONDS", 0.5)
+    monkeypatch.setattr(message_module, "_STREAM_SECONDS", 0.5)
     commands: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -251,4 +251,4 @@ async def test_without_the_client_the_error_says_what_to_install(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(builtins, "__import__", without)
     error = await fails(sender(team=stream("redis://cache")), **ARGS)
-    assert error.message.endswith("which is not installed: pip install 'clawdapus[redis]'.")
+    assert error.message.endswith("which is not installed: pip install '.[redis]' in a checkout.")

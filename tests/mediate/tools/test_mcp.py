@@ -14,8 +14,8 @@ import pytest
 from claw_mediate.core.types import Arguments, Image, ModelResponse, Round, ToolCall, ToolResult
 from claw_mediate.dialects.anthropic import messages
 from claw_mediate.tools import mcp, mcp_wire
-from tests.mcp.calling import READ, Caller, envelope, error_of, tool
 from tests.mcp.scripted_server import STATELESS, Exchange, Script, ScriptedServer
+from tests.mediate.tools.mcp_calling import READ, Caller, envelope, error_of, tool
 
 PIXEL = base64.b64encode(b"x" * 100).decode()
 TOKEN = "t0k3n-of-the-tool"

@@ -8,8 +8,8 @@ import pytest
 
 from claw_mcp.client_protocol import MAX_TOOLS
 from claw_mediate.tools.mcp_listing import find_differences
-from tests.mcp.calling import READ, Caller, error_of, tool
 from tests.mcp.scripted_server import ECHO, STATELESS, Exchange, ScriptedServer
+from tests.mediate.tools.mcp_calling import READ, Caller, error_of, tool
 from tests.waiting import eventually_async
 
 REFUSED = (
@@ -247,3 +247,15 @@ def test_schemas_differ_where_they_accept_other_values(
 ) -> None:
     found = next(find_differences(granted, listed), None)
     assert (None if found is None else ".".join(found)) == place
+
+
+@pytest.mark.requirement("mcp:unreadable")
+async def test_a_list_of_tools_that_is_no_object_has_no_tools(
+    server: ScriptedServer, caller: Caller
+) -> None:
+    async def odd(exchange: Exchange) -> None:
+        await exchange.result([1])
+
+    server.says("tools/list", odd)
+    result = await caller.call()
+    assert (result.code, result.ran) == ("request_failed", False)

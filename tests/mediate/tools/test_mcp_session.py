@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from claw_mediate.tools import mcp, mcp_session
-from tests.mcp.calling import READ, Caller, calling, envelope, error_of, tool
 from tests.mcp.scripted_server import HANDSHAKE, STATELESS, Exchange, ScriptedServer
+from tests.mediate.tools.mcp_calling import READ, Caller, calling, envelope, error_of, tool
 from tests.waiting import eventually_async, growing_times
 
 OPENING = ["initialize", "notifications/initialized", "tools/list"]

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from claw_contract.toolhost_file import PROTECTED, CallLimitsSection, LimitsSection
-from claw_tools.composite import CompositeToolProvider
 from claw_tools.errors import ErrorCode, ToolError
 from claw_tools.files.memory import memory_tools
 from claw_tools.files.tools import file_tools
 from claw_tools.files.workspace import Workspace
+from claw_tools.provider import CompositeToolProvider
 from claw_tools.registry import ToolRegistry
 from claw_tools.settings import Principal
 
