@@ -3,12 +3,12 @@
     root       trusted by runners; its key signs one certificate and is never kept
     signing    the proxy has its key; it signs for the governed hosts and nothing else
 
-The name constraints are critical, so that a client that does not understand them refuses the chain,
-and every address is excluded. Both certificates hold them. The second one is needed: Java ignores
-the constraints of a root that it was told to trust (RFC 5280 leaves that open). The signing
-certificate can make no other CA, and signs for TLS servers only. mitmproxy gives every leaf the
-CA's own key; on P-256 a leaf costs a tenth of a millisecond, and every runtime of the last ten
-years accepts it.
+Both certificates have the name constraints. They are critical, so that a client that does not
+understand them refuses the chain, and they exclude every address. The signing certificate needs
+them because Java ignores the constraints of a root that it was told to trust (RFC 5280 leaves that
+open). It can make no other CA, and signs for TLS servers only. mitmproxy gives every leaf the CA's
+own key; on P-256 a leaf costs a tenth of a millisecond, and every runtime of the last ten years
+accepts it.
 """
 
 from collections.abc import Sequence
@@ -51,36 +51,32 @@ class UnfitError(ValueError):
 
 @dataclass(frozen=True)
 class CaRequest:
-    """Data of a new CA. ``permitted``: the names of ``ca_names``."""
+    """Data of a new CA."""
 
     pod: str
     permitted: Sequence[str]
+    """The names that ``ca_names`` permits."""
     now: datetime
     days: int
 
 
 @dataclass(frozen=True)
 class Authority:
-    """A parsed CA.
-
-    ``root`` is the certificate that runners trust; the same as ``certificate`` if there is only
-    one.
-
-    ``permitted`` is None if it may sign for any name.
-    """
+    """A parsed CA."""
 
     certificate: x509.Certificate = field(repr=False)
+    """The certificate that the proxy signs with."""
     root: x509.Certificate = field(repr=False)
+    """The certificate that runners trust; the same one if there is no other."""
     permitted: tuple[str, ...] | None
+    """The names that it may sign for, with all below them; None for any name."""
 
     @property
     def name(self) -> str:
         names = self.root.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-        return (
-            "".join(sign if sign.isprintable() else "�" for sign in str(names[0].value))
-            if names
-            else "(no name)"
-        )
+        if not names:
+            return "(no name)"
+        return "".join(sign if sign.isprintable() else "�" for sign in str(names[0].value))
 
     @property
     def begins(self) -> datetime:
@@ -97,18 +93,20 @@ class Authority:
 
     @property
     def excessive_scope(self) -> str | None:
-        """The names or addresses that the CA may sign for and a CA of ``create_ca``
-        may not; None if there are none.
+        """The names or addresses that the CA may sign for, and that no CA of ``create_ca`` may.
+
+        None if there are none.
         """
         if self.permitted is None or "" in self.permitted:
             return "any name"
-        if (
-            wide := next((name for name in self.permitted if name_problem(name) is not None), None)
-        ) is not None:
-            return f"all names below {wide!r}"
+        for name in self.permitted:
+            if name_problem(name) is not None:
+                return f"all names below {name!r}"
+
         constraints = self.certificate.extensions.get_extension_for_class(x509.NameConstraints)
         if not constraints.critical:
             return "any name where constraints are not understood, as they are not critical"
+
         subtrees = constraints.value.excluded_subtrees or ()
         excluded = {subtree.value for subtree in subtrees if isinstance(subtree, x509.IPAddress)}
         return None if excluded.issuperset(_ALL_ADDRESSES) else "addresses"
@@ -127,34 +125,40 @@ class Authority:
 
 
 def create_ca(request: CaRequest) -> bytes:
-    """Return a new CA in PEM as mitmproxy reads it: key and certificates in one
-    file, so that neither can exist alone.
+    """Return a new CA in PEM as mitmproxy reads it.
 
-    Raise ``UnfitError`` if there is no permitted name.
+    Key and certificates are in one file, so that neither can exist alone. Raise ``UnfitError`` if
+    there is no permitted name.
     """
     if not request.permitted:
         raise UnfitError("there is no host that it could sign for")
-    root_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+
+    root_key = ec.generate_private_key(ec.SECP256R1())
+    key = ec.generate_private_key(ec.SECP256R1())
     mark = _identifier(root_key).digest[:4].hex()
-    name, own = _name(request, mark), _name(request, f"{mark} signing")
+    root_name = _name(request, mark)
+    signing_name = _name(request, f"{mark} signing")
+
     root = (
-        _certificate(request, name, root_key, path_length=1)
-        .issuer_name(name)
+        _certificate(request, root_name, root_key, path_length=1)
+        .issuer_name(root_name)
         .sign(root_key, hashes.SHA256())
     )
     issuer_key = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(
         _identifier(root_key)
     )
     signing = (
-        _certificate(request, own, key, path_length=0)
-        .issuer_name(name)
+        _certificate(request, signing_name, key, path_length=0)
+        .issuer_name(root_name)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(issuer_key, critical=False)
-    ).sign(root_key, hashes.SHA256())
+        .sign(root_key, hashes.SHA256())
+    )
+
     key_pem = key.private_bytes(
         Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    return key_pem + b"".join(each.public_bytes(Encoding.PEM) for each in (signing, root))
+    return key_pem + signing.public_bytes(Encoding.PEM) + root.public_bytes(Encoding.PEM)
 
 
 def parse_ca(pem: bytes, passphrase: bytes | None = None) -> Authority:
@@ -166,9 +170,10 @@ def parse_ca(pem: bytes, passphrase: bytes | None = None) -> Authority:
         certificate, *issuers = x509.load_pem_x509_certificates(pem)
     except ValueError:
         raise UnfitError("it holds no certificate that can be read") from None
+
     try:
         key = serialization.load_pem_private_key(pem, passphrase)
-    except TypeError:
+    except TypeError:  # a passphrase is missing, or there is one and the key is not encrypted
         if passphrase is None:
             raise UnfitError(
                 "its key is encrypted, and there is no passphrase (cert_passphrase)"
@@ -178,6 +183,7 @@ def parse_ca(pem: bytes, passphrase: bytes | None = None) -> Authority:
         raise UnfitError("it holds no private key that can be read") from None
     if key.public_key() != certificate.public_key():
         raise UnfitError("its key is not the certificate's")
+
     root = certificate
     for issuer in issuers:
         try:
@@ -205,23 +211,24 @@ def _permitted(certificate: x509.Certificate) -> tuple[str, ...] | None:
         extensions = certificate.extensions
     except ValueError:
         raise UnfitError("its certificate holds extensions that can't be read") from None
+
     values = {extension.oid: extension.value for extension in extensions}
     basic = values.get(x509.BasicConstraints.oid)
-    if not (isinstance(basic, x509.BasicConstraints) and basic.ca):
+    if not isinstance(basic, x509.BasicConstraints) or not basic.ca:
         raise UnfitError("its certificate is none of a CA")
+
     constraints = values.get(x509.NameConstraints.oid)
-    permitted = (
-        constraints.permitted_subtrees if isinstance(constraints, x509.NameConstraints) else None
-    )
-    names = tuple(
-        each.value.lower().lstrip(".") for each in permitted or () if isinstance(each, x509.DNSName)
-    )
-    return names or None
+    if not isinstance(constraints, x509.NameConstraints):
+        return None
+    subtrees = constraints.permitted_subtrees or ()
+    names = [subtree.value for subtree in subtrees if isinstance(subtree, x509.DNSName)]
+    return tuple(name.lower().lstrip(".") for name in names) or None
 
 
 def _certificate(
     request: CaRequest, name: x509.Name, key: _Key, path_length: int
 ) -> x509.CertificateBuilder:
+    """Return what both certificates have in common."""
     now = request.now.astimezone(UTC).replace(microsecond=0)
     builder = (
         x509.CertificateBuilder()
@@ -231,17 +238,17 @@ def _certificate(
         .not_valid_before(now - _CLOCK_SKEW)
         .not_valid_after(now + timedelta(days=request.days))
     )
-    constraints = x509.NameConstraints(
+    ca = x509.BasicConstraints(ca=True, path_length=path_length)
+    names = x509.NameConstraints(
         permitted_subtrees=[x509.DNSName(name) for name in request.permitted],
         excluded_subtrees=[x509.IPAddress(network) for network in _ALL_ADDRESSES],
     )
-    for extension in (
-        x509.BasicConstraints(ca=True, path_length=path_length),
-        _KEY_USAGE,
-        constraints,
-    ):
-        builder = builder.add_extension(extension, critical=True)
-    return builder.add_extension(_identifier(key), critical=False)
+    return (
+        builder.add_extension(ca, critical=True)
+        .add_extension(_KEY_USAGE, critical=True)
+        .add_extension(names, critical=True)
+        .add_extension(_identifier(key), critical=False)
+    )
 
 
 def _identifier(key: _Key) -> x509.SubjectKeyIdentifier:
@@ -249,11 +256,13 @@ def _identifier(key: _Key) -> x509.SubjectKeyIdentifier:
 
 
 def _name(request: CaRequest, mark: str) -> x509.Name:
-    """Return a name with the date and a mark of the root's key, so that no two CAs
-    of a pod share it.
-    """
+    """Return a name with the date and a mark of the root's key: no two CAs of a pod share it."""
     printable = "".join(sign if sign.isprintable() else "-" for sign in request.pod)
     pod = printable.encode()[:_MAX_POD_BYTES].decode(errors="ignore")
-    common = f"claw {pod} {request.now.astimezone(UTC):%Y-%m-%d} {mark}"
-    parts = ((NameOID.ORGANIZATION_NAME, "clawdapus"), (NameOID.COMMON_NAME, common))
-    return x509.Name([x509.NameAttribute(*part) for part in parts])
+    date = f"{request.now.astimezone(UTC):%Y-%m-%d}"
+    return x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "clawdapus"),
+            x509.NameAttribute(NameOID.COMMON_NAME, f"claw {pod} {date} {mark}"),
+        ]
+    )

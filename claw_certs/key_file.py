@@ -30,11 +30,14 @@ def load_ca(directory: Path, now: datetime, passphrase: bytes | None = None) -> 
         raise UnfitError(
             f"the CA {file} can't be read: {error.strerror} (it must belong to who runs the proxy)"
         ) from None
-    if (readers := exposed_to(status)) is not None:
+
+    readers = exposed_to(status)
+    if readers is not None:
         raise UnfitError(
             f"the key of the CA {file} is open to {readers}: chmod 600 {file}, or make "
             "another if it was read"
         )
+
     try:
         return parse_valid_ca(content, now, passphrase)
     except UnfitError as error:
@@ -50,7 +53,11 @@ def exposed_to(status: os.stat_result, proxy: int | None = None) -> str | None:
     """
     if status.st_mode & stat.S_IRWXO:
         return "everybody"
-    is_owner = status.st_uid == (os.geteuid() if proxy is None else proxy)
-    if status.st_mode & stat.S_IWGRP or (is_owner and status.st_mode & stat.S_IRWXG):
+
+    proxy_user = os.geteuid() if proxy is None else proxy
+    is_owner = status.st_uid == proxy_user
+    group_writes = status.st_mode & stat.S_IWGRP
+    group_reads = status.st_mode & stat.S_IRWXG
+    if group_writes or (is_owner and group_reads):
         return "its group"
     return None

@@ -19,24 +19,28 @@ _MIN_LABELS = 2
 
 @dataclass(frozen=True)
 class CaNames:
-    """``permitted``: sorted, none of them below another. ``left_out``: the reason, by host."""
+    """The names that a CA is constrained to, and the hosts that it can't cover."""
 
     permitted: tuple[str, ...]
+    """In order; none of them is below another."""
     left_out: Mapping[str, str]
+    """The reason, by host."""
 
 
 def ca_names(hosts: Iterable[str]) -> CaNames:
     """Return the names that a CA for these hosts is constrained to."""
-    permitted, left_out = set(), {}
+    names: set[str] = set()
+    left_out: dict[str, str] = {}
     for host in sorted(set(hosts)):
         name = ascii_name(host)
-        if (reason := name_problem(name)) is None:
-            permitted.add(name)
+        reason = name_problem(name)
+        if reason is None:
+            names.add(name)
         else:
             left_out[host] = reason
-    return CaNames(
-        tuple(sorted(name for name in permitted if not covers(permitted - {name}, name))), left_out
-    )
+
+    permitted = [name for name in sorted(names) if not covers(names - {name}, name)]
+    return CaNames(tuple(permitted), left_out)
 
 
 def ascii_name(host: str) -> str:

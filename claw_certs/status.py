@@ -1,8 +1,7 @@
-"""The status of the pod's CA: for ``claw certs status``, and for ``claw up`` before
-it starts anything.
+"""The status of the pod's CA, for ``claw certs status``, and for ``claw up`` before it starts.
 
-An error keeps the proxy from starting, now or after a rotation, or keeps runners from trusting it.
-Everything else is a warning. Each problem has its remedy.
+An error is a problem that keeps the proxy from starting, now or after a rotation, or that keeps
+runners from trusting it. Everything else is a warning. Each problem has its remedy.
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,14 +32,14 @@ class CaProblem:
 
 @dataclass(frozen=True)
 class CaStatus:
-    """``hosts``: by host, True if the signing CA covers it.
-
-    ``left_out``: the reason, by host that no CA of a pod can cover.
-    """
+    """The status of a pod's CA."""
 
     stored: StoredCas | None
+    """None if the CA can't be read."""
     hosts: dict[str, bool]
+    """True for each host that the signing CA covers."""
     left_out: dict[str, str]
+    """The hosts that no CA of a pod can cover, each with the reason."""
     problems: tuple[CaProblem, ...]
 
     @property
@@ -58,23 +57,20 @@ def ca_status(directory: Path, hosts: Iterable[str], now: datetime, pod: str) ->
     try:
         stored = read_store(directory)
     except StagedCaError as error:
-        return CaStatus(
-            None, dict.fromkeys(coverable, False), left_out, (_staged_problem(error, pod),)
-        )
-    except (OSError, UnfitError) as error:
-        reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
-        remedy = f"run `claw certs init {pod} --force` for another, once it is no longer in the way"
-        problem = CaProblem("error", f"the CA in {directory} can't be used: {reason}", remedy)
+        problem = _staged_problem(error, pod)
         return CaStatus(None, dict.fromkeys(coverable, False), left_out, (problem,))
-    covered = {
-        host: stored.signing is not None and stored.signing.covers(host) for host in coverable
-    }
+    except (OSError, UnfitError) as error:
+        problem = _unreadable_problem(error, directory, pod)
+        return CaStatus(None, dict.fromkeys(coverable, False), left_out, (problem,))
+
+    signing = stored.signing
+    covered = {host: signing is not None and signing.covers(host) for host in coverable}
     problems = list(_stored_problems(directory, stored, now, pod))
     try:
         if stored.next is not None:
             read_staged(directory, now)
-        if stored.signing is not None:
-            problems += _rotation_problems(stored, stored.signing, coverable, now, pod)
+        if signing is not None:
+            problems += _rotation_problems(stored, signing, coverable, now, pod)
     except StagedCaError as error:
         problems.append(_staged_problem(error, pod))
     return CaStatus(stored, covered, left_out, tuple(problems))
@@ -83,58 +79,67 @@ def ca_status(directory: Path, hosts: Iterable[str], now: datetime, pod: str) ->
 def _stored_problems(
     directory: Path, stored: StoredCas, now: datetime, pod: str
 ) -> Iterator[CaProblem]:
+    """Yield the problems of the signing CA, and of the files that runners get."""
     if stored.signing is None:
         yield CaProblem("error", f"there is no CA in {directory}", f"run `claw certs init {pod}`")
         return
+
     try:
         load_ca(directory / PRIVATE, now)
     except UnfitError as error:
         text, _, remedy = str(error).partition(" (")
         yield CaProblem("error", text, remedy.rstrip(")") or f"see {directory / PRIVATE / CA_FILE}")
-    if (scope := stored.signing.excessive_scope) is not None:
+
+    scope = stored.signing.excessive_scope
+    if scope is not None:
         text = f"{stored.signing.name} may sign for {scope}"
-        yield CaProblem(
-            "error", text, f"`claw certs init {pod} --force` makes one for the governed hosts only"
-        )
+        remedy = f"`claw certs init {pod} --force` makes one for the governed hosts only"
+        yield CaProblem("error", text, remedy)
+
     for name in stored.stale_files:
         text = f"{directory / PUBLIC / name}, which runners trust, is missing, or is not of this CA"
-        yield CaProblem(
-            "error",
-            text,
-            f"run `claw certs init {pod}`, which writes it anew, and recreate the runners",
-        )
+        remedy = f"run `claw certs init {pod}`, which writes it anew, and recreate the runners"
+        yield CaProblem("error", text, remedy)
+
+
+def _unreadable_problem(error: OSError | UnfitError, directory: Path, pod: str) -> CaProblem:
+    reason = str(error)
+    if isinstance(error, OSError):
+        reason = f"{error.filename}: {error.strerror}"
+    remedy = f"run `claw certs init {pod} --force` for another, once it is no longer in the way"
+    return CaProblem("error", f"the CA in {directory} can't be used: {reason}", remedy)
 
 
 def _staged_problem(error: StagedCaError, pod: str) -> CaProblem:
-    return CaProblem(
-        "error",
-        str(error),
-        f"run `claw certs rotate {pod}`, which makes another, and recreate the runners",
-    )
+    remedy = f"run `claw certs rotate {pod}`, which makes another, and recreate the runners"
+    return CaProblem("error", str(error), remedy)
 
 
 def _rotation_problems(
     stored: StoredCas, signing: Authority, hosts: Iterable[str], now: datetime, pod: str
 ) -> Iterator[CaProblem]:
+    """Yield the reasons to begin a rotation, or to finish one."""
+    rotate = f"`claw certs rotate {pod}`"
+    finish = f"`claw certs rotate {pod} --finish`"
+
     latest = stored.next or signing
-    if missing := [host for host in hosts if not latest.covers(host)]:
-        rotate = f"run `claw certs rotate {pod}`, which makes a CA for today's hosts"
-        finish_first = (
-            f"run `claw certs rotate {pod} --finish`, then `claw certs rotate {pod}` for "
-            "today's hosts"
-        )
+    missing = [host for host in hosts if not latest.covers(host)]
+    if missing:
         text = f"{latest.name} does not cover {', '.join(missing)}"
-        yield CaProblem("warning", text, rotate if stored.next is None else finish_first)
-    if stored.next is not None and stored.is_trusted:  # else the public files come first
+        if stored.next is None:
+            remedy = f"run {rotate}, which makes a CA for today's hosts"
+        else:
+            remedy = f"run {finish}, then {rotate} for today's hosts"
+        yield CaProblem("warning", text, remedy)
+
+    # If the runners' files are stale, they come first: `_stored_problems` reports them.
+    if stored.next is not None and stored.is_trusted:
         text = f"a rotation is under way: {stored.next.name} is trusted, and does not sign yet"
-        yield CaProblem(
-            "warning",
-            text,
-            f"once all runners were recreated since, run `claw certs rotate {pod} --finish`",
-        )
+        remedy = f"once all runners were recreated since, run {finish}"
+        yield CaProblem("warning", text, remedy)
     elif stored.next is None and expires_soon(signing, now):
         text = f"{signing.name} expires on {signing.ends:%Y-%m-%d}"
-        yield CaProblem("warning", text, f"run `claw certs rotate {pod}`")
+        yield CaProblem("warning", text, f"run {rotate}")
 
 
 def expires_soon(authority: Authority, now: datetime) -> bool:

@@ -10,8 +10,8 @@
 
 Public files are derived from private ones, so that any verb repairs what an interrupted one left
 undone. Every file appears complete, with a rename. Below the pod's directory no symlink is
-followed, so that no key is written where somebody else points. One verb runs at a time. A CA only
-replaces the signing one if the proxy would start with it and runners trust it.
+followed, so that no key is written where somebody else points. One verb runs at a time. A staged CA
+replaces the signing one only if the proxy would start with it and runners trust it.
 """
 
 import errno
@@ -46,7 +46,8 @@ ssbzSibBsu/6iGtCOGEoXJf//////////wIBAg==
 """
 """The public group of RFC 7919. Without the file mitmproxy starts only if it can write its own."""
 
-_DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIRECTORY_FLAGS = _FILE_FLAGS | os.O_DIRECTORY
 _TEMPORARY = ".{}.new"  # name of a file while it is being written
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
 _SYSTEM_STORES = (
@@ -63,15 +64,15 @@ class StagedCaError(UnfitError):
 
 @dataclass(frozen=True)
 class StoredCas:
-    """The CAs of a pod.
-
-    ``next`` is staged; runners get ``trusted`` alone, or ``bundled`` with the public CAs.
-    """
+    """The CAs of a pod, and the certificates that its runners get."""
 
     signing: Authority | None
     next: Authority | None = None
+    """The staged CA, which signs after the rotation."""
     trusted: tuple[bytes, ...] = ()
+    """The certificates in ``ca-cert.pem``."""
     bundled: tuple[bytes, ...] = field(default=(), repr=False)
+    """The certificates in ``ca-bundle.pem``, with the public CAs."""
 
     @property
     def all(self) -> tuple[Authority, ...]:
@@ -81,11 +82,16 @@ class StoredCas:
     def stale_files(self) -> tuple[str, ...]:
         """Names of the public files that do not hold exactly these CAs."""
         roots = {ca.root_pem.strip() for ca in self.all}
-        is_current = {CERTIFICATE: roots == set(self.trusted), BUNDLE: roots <= set(self.bundled)}
-        return tuple(name for name, current in is_current.items() if not current)
+        stale = []
+        if roots != set(self.trusted):
+            stale.append(CERTIFICATE)
+        if not roots <= set(self.bundled):
+            stale.append(BUNDLE)
+        return tuple(stale)
 
     @property
     def is_trusted(self) -> bool:
+        """True if runners trust every CA of the pod."""
         return not self.stale_files
 
 
@@ -175,46 +181,67 @@ def _update(
             open_directory(top, PRIVATE, 0o700, owner) as private,
             open_directory(top, PUBLIC, 0o755) as public,
         ):
-            for parent, names in (
-                (private, (CA_FILE, NEXT, DH_PARAMETERS)),
-                (public, (BUNDLE, CERTIFICATE)),
-            ):
-                for name in names:  # left by an interrupted verb, perhaps with a key
-                    remove_file(parent, _TEMPORARY.format(name))
+            # An interrupted verb may have left temporary files, perhaps with a key.
+            for name in (CA_FILE, NEXT, DH_PARAMETERS):
+                remove_file(private, _TEMPORARY.format(name))
+            for name in (BUNDLE, CERTIFICATE):
+                remove_file(public, _TEMPORARY.format(name))
+
             change(top, private)
+
             write_file(private, DH_PARAMETERS, _FFDHE2048, 0o600, owner)
             roots = b"".join(ca.root_pem for ca in _read_store(top).all)
             # Between these writes a runner may trust more than it needs, and never less.
             write_file(public, BUNDLE, public_cas + roots, 0o644)
             write_file(public, CERTIFICATE, roots, 0o644)
+
         return _read_store(top)
 
 
 def _read_store(top: int) -> StoredCas:
-    cas = []
-    for name, error_type in ((CA_FILE, UnfitError), (NEXT, StagedCaError)):
-        file = read_file(top, PRIVATE, name)
-        try:
-            cas.append(None if file is None else parse_ca(file[1]))
-        except UnfitError as error:
-            raise error_type(f"{PRIVATE}/{name}: {error}") from None
     return StoredCas(
-        cas[0], cas[1], _read_certificates(top, CERTIFICATE), _read_certificates(top, BUNDLE)
+        signing=_read_ca(top, CA_FILE, UnfitError),
+        next=_read_ca(top, NEXT, StagedCaError),
+        trusted=_read_certificates(top, CERTIFICATE),
+        bundled=_read_certificates(top, BUNDLE),
     )
 
 
+def _read_ca(top: int, name: str, error_type: type[UnfitError]) -> Authority | None:
+    """Return the CA of a private file, or None if there is no such file.
+
+    Raise ``error_type`` if the file holds no CA.
+    """
+    status_and_content = read_file(top, PRIVATE, name)
+    if status_and_content is None:
+        return None
+
+    _, content = status_and_content
+    try:
+        return parse_ca(content)
+    except UnfitError as error:
+        raise error_type(f"{PRIVATE}/{name}: {error}") from None
+
+
 def _read_staged(top: int, directory: Path, now: datetime) -> Authority:
+    """Return the staged CA. Raise ``StagedCaError`` if the proxy would refuse to sign with it."""
     file = directory / PRIVATE / NEXT
-    if (status_and_content := read_file(top, PRIVATE, NEXT)) is None:
+    status_and_content = read_file(top, PRIVATE, NEXT)
+    if status_and_content is None:
         raise StagedCaError(f"no rotation was begun: there is no {file}")
+
     status, content = status_and_content
-    if (readers := exposed_to(status, status.st_uid)) is not None:
+    readers = exposed_to(status, status.st_uid)
+    if readers is not None:
         raise StagedCaError(f"the key of the CA {file} is open to {readers}")
+
     try:
         ca = parse_valid_ca(content, now)
     except UnfitError as error:
         raise StagedCaError(f"the CA {file} can't be used: {error}") from None
-    if (scope := ca.excessive_scope) is not None:
+
+    scope = ca.excessive_scope
+    if scope is not None:
         raise StagedCaError(f"the CA {file} may sign for {scope}")
     return ca
 
@@ -225,40 +252,42 @@ def _read_certificates(top: int, name: str) -> tuple[bytes, ...]:
 
 
 def load_public_cas(file: Path | None) -> tuple[Path, bytes]:
-    """Return the public CAs in PEM and their file: the given one, else this
-    machine's own, else certifi's.
+    """Return the file of the public CAs, and their PEM.
 
-    Raise ``OSError``; ``ValueError`` if the given file holds no certificate.
+    It is the given file, else this machine's own, else certifi's. Raise ``OSError``;
+    ``ValueError`` if the given file holds no certificate.
     """
-    system = map(Path, filter(None, (*_SYSTEM_STORES, ssl.get_default_verify_paths().cafile)))
-    candidates = (
-        [file] if file is not None else [*filter(Path.is_file, system), Path(certifi.where())]
-    )
+    if file is not None:
+        candidates = [file]
+    else:
+        own_store = ssl.get_default_verify_paths().cafile
+        names = [*_SYSTEM_STORES, own_store] if own_store else [*_SYSTEM_STORES]
+        stores = [Path(name) for name in names]
+        candidates = [store for store in stores if store.is_file()]
+        candidates.append(Path(certifi.where()))
+
     for candidate in candidates:
-        if blocks := pem_certificates(candidate.read_bytes()):
+        blocks = pem_certificates(candidate.read_bytes())
+        if blocks:
             return candidate, b"\n".join(blocks) + b"\n"
     raise ValueError(f"{file} holds no certificate")
 
 
 def pem_certificates(content: bytes) -> list[bytes]:
-    """Return the PEM blocks of all certificates in a file's content, which may hold
-    anything else, too.
-    """
+    """Return the PEM blocks of all certificates in a file, which may hold other text, too."""
     return _CERTIFICATE.findall(content)
 
 
 def read_file(top: int, directory: str, name: str) -> tuple[os.stat_result, bytes] | None:
-    """Return the status and the content of ``directory/name`` below ``top``; None
-    if it does not exist.
+    """Return the status and the content of ``directory/name`` below ``top``.
+
+    None if there is no such file.
     """
     try:
-        with (
-            open_directory(top, directory) as parent,
-            os.fdopen(
-                os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent), "rb"
-            ) as file,
-        ):
-            return os.fstat(file.fileno()), file.read()
+        with open_directory(top, directory) as parent:
+            descriptor = os.open(name, _FILE_FLAGS, dir_fd=parent)
+            with os.fdopen(descriptor, "rb") as file:
+                return os.fstat(descriptor), file.read()
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -277,6 +306,7 @@ def open_directory(
         directory = os.open(name, _DIRECTORY_FLAGS, dir_fd=parent)
     except OSError as error:
         raise _with_name(error, name) from None
+
     try:
         if mode is not None:
             if owner is not None:
@@ -313,8 +343,9 @@ def remove_file(parent: int, name: str) -> None:
 
 
 def _with_name(error: OSError, name: str) -> OSError:
-    """Return the error with the file's name, which an error about a descriptor
-    lacks, and with a word about symlinks.
+    """Return the error with the file's name and a word about symlinks.
+
+    An error of a call with a descriptor has no name.
     """
     is_link = error.errno in {errno.ELOOP, errno.ENOTDIR}
     reason = "a symlink, or not a directory: it is not followed" if is_link else error.strerror

@@ -267,6 +267,7 @@ def show(
 
     with _exit_on_error(), _progress_bar(histories, ()) as progress:
         result = find_turns(histories, prefix, agent, progress)
+
     for problem in result.problems:
         sys.stderr.write(f"error: {plain(problem)}\n")
     if not result.turns:
@@ -279,6 +280,8 @@ def show(
         print_json(attempts.last, ascii_only=True)
     else:
         print_lines(_transcript_lines(attempts))  # a transcript has no control characters
+
+    # What could be read is shown; the exit code says that there may be more.
     if result.problems:
         raise typer.Exit(1)
 

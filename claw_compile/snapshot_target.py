@@ -119,13 +119,9 @@ class _Finder:
         name = self.spec.name.text
         file = f"{DISCOVERED}/{name}{DESCRIPTOR_FILE}"
         if self.spec.tools_host is not None:
-            remedy = (
-                f"run: mkdir -p {DISCOVERED} && claw tools describe --config toolhost.yml > {file}"
-            )
-            raise TargetError(
-                f"{self.pod_file}: '{name}' is a tools host; for tools of servers behind "
-                f"it, {remedy}"
-            )
+            run = f"mkdir -p {DISCOVERED} && claw tools describe --config toolhost.yml > {file}"
+            why = f"'{name}' is a tools host; for tools of servers behind it, run: {run}"
+            raise TargetError(f"{self.pod_file}: {why}")
 
         own = tuple(self._pod_variables())
         target = SnapshotTarget(
@@ -145,7 +141,9 @@ class _Finder:
         secrets = target.secrets
         if isinstance(secret, Secret):
             secrets = (*secrets, secret)
+
         address = self._url(url)
+        # The user's own URL may be shown; one of the pod may hold the value of a variable.
         shown_url = url or self._shown(address)
         return replace(target, url=address, shown_url=shown_url, auth=auth, secrets=secrets)
 

@@ -4,7 +4,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-type JsonObject = dict[str, Any]  # A JSON object as plain Python data
+type JsonObject = dict[str, Any]
+"""A JSON object as plain Python data."""
 
 
 class Contract(BaseModel):
@@ -20,9 +21,10 @@ def error_line(error: Exception) -> str:
     'not JSON'
     """
     errors = getattr(error, "errors", None)
-    if errors is None:
+    if errors is None:  # no error of pydantic's
         return str(error)
-    first, *rest = errors(include_input=False, include_url=False, include_context=False)
+
+    first, *others = errors(include_input=False, include_url=False, include_context=False)
     place = ".".join(str(part) for part in first["loc"]) or "document"
-    more = f" (and {len(rest)} more)" if rest else ""
+    more = f" (and {len(others)} more)" if others else ""
     return f"{place}: {first['msg']}{more}"

@@ -18,18 +18,21 @@ _SEAL = re.compile(
 _PREV = b',"prev":"%b"'
 _ID = b',"id":"hist1_%b"'
 _HASH = b',"hash":"%b"}\n'
-_ID_BYTES, _HASH_BYTES = len(_ID % GENESIS.encode()), len(_HASH % GENESIS.encode())
-SEAL_BYTES: Final = len(_PREV % GENESIS.encode()) + _ID_BYTES + _HASH_BYTES
-"""Length of the seal at the end of a line, including the line break."""
+_PREV_BYTES = len(_PREV % GENESIS.encode())
+_ID_BYTES = len(_ID % GENESIS.encode())
+_HASH_BYTES = len(_HASH % GENESIS.encode())
+SEAL_BYTES: Final = _PREV_BYTES + _ID_BYTES + _HASH_BYTES
+"""The length of the seal at the end of a line, including the line break."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """The end of a line. ``is_intact``: no byte of the line was changed."""
+    """The end of a line."""
 
     prev: str
     hash: str
     is_intact: bool
+    """True if no byte of the line was changed since it was sealed."""
 
 
 def seal_entry(entry: bytes, prev: str) -> tuple[bytes, str]:
@@ -39,13 +42,16 @@ def seal_entry(entry: bytes, prev: str) -> tuple[bytes, str]:
     b'{"a":1,"prev":"00'
     """
     body = entry[:-1] + _PREV % prev.encode()
-    # Both digests begin with the same bytes.
-    digest = hashlib.sha256(body)
-    name = digest.copy()
-    name.update(b"}")
-    identity = _ID % name.hexdigest().encode()
-    digest.update(identity + b"}")
-    return b"".join((body, identity, _HASH % digest.hexdigest().encode())), digest.hexdigest()
+
+    # Both digests begin with the same bytes, which are read once.
+    line_digest = hashlib.sha256(body)
+    id_digest = line_digest.copy()
+    id_digest.update(b"}")
+    identity = _ID % id_digest.hexdigest().encode()
+
+    line_digest.update(identity + b"}")
+    line_hash = line_digest.hexdigest()
+    return b"".join((body, identity, _HASH % line_hash.encode())), line_hash
 
 
 class SealReader:
@@ -67,15 +73,20 @@ class SealReader:
         match = _SEAL.fullmatch(self._end)
         if match is None:
             return None
-        prev, identity, claimed = (group.decode() for group in match.groups())
-        digest, end = self._digest.copy(), self._end
-        digest.update(end[: -_ID_BYTES - _HASH_BYTES])
-        name = digest.copy()
-        name.update(b"}")
-        digest.update(end[-_ID_BYTES - _HASH_BYTES : -_HASH_BYTES] + b"}")
-        return Seal(
-            prev, claimed, is_intact=(name.hexdigest(), digest.hexdigest()) == (identity, claimed)
-        )
+        prev, claimed_id, claimed_hash = (group.decode() for group in match.groups())
+
+        # The end is `,"prev":…`, then `,"id":…`, then `,"hash":…`: the id covers the first of them,
+        # the hash the first two.
+        id_start = SEAL_BYTES - _ID_BYTES - _HASH_BYTES
+        hash_start = SEAL_BYTES - _HASH_BYTES
+        line_digest = self._digest.copy()
+        line_digest.update(self._end[:id_start])
+        id_digest = line_digest.copy()
+        id_digest.update(b"}")
+        line_digest.update(self._end[id_start:hash_start] + b"}")
+
+        is_intact = id_digest.hexdigest() == claimed_id and line_digest.hexdigest() == claimed_hash
+        return Seal(prev, claimed_hash, is_intact)
 
 
 def read_seal(line: bytes) -> Seal | None:

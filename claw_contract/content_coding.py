@@ -13,13 +13,15 @@ from typing import Final
 import brotli  # type: ignore[import-untyped]
 import zstandard
 
-_PIECE = 1 << 16  # Decoded bytes at a time, where a format lets us choose
-# Encoded bytes at a time: zstd does not bound its output, and makes up to 32 KiB of each byte
+_PIECE = 1 << 16
+"""Decoded bytes at a time, where a format lets us choose."""
 _ZSTD_SLICE = 512
+"""Encoded bytes at a time for zstd, which does not bound its output: up to 32 KiB for each byte."""
 _ZSTD_WINDOW = 1 << 23  # Limit of the window that a peer may demand (RFC 9659)
 _UNCHECKED_BYTES = 8 << 20
-# Limit beyond ``_UNCHECKED_BYTES``: no real body exceeds it; repetitive event streams reach 40
+"""Decoded bytes up to which the ratio does not count."""
 _MAX_RATIO: Final = 100
+"""Decoded bytes for each encoded one. No real body has more; repetitive event streams reach 40."""
 _MAX_MEMBERS = 4096
 _GZIP_ID: Final = b"\x1f"  # The first byte of a member of gzip (RFC 1952, 2.3.1)
 _MAX_CODINGS = 2
@@ -71,8 +73,9 @@ def decode_known(body: bytes, applied: Sequence[str], max_bytes: float, seconds:
 
     Raise ``DecodingError``.
     """
-    is_known = bool(_CODINGS.keys() & applied)
-    return decode(body, applied, max_bytes, seconds) if is_known else body
+    if not _CODINGS.keys() & applied:
+        return body
+    return decode(body, applied, max_bytes, seconds)
 
 
 class Decoder:
@@ -140,9 +143,10 @@ class _Step:
 
     @property
     def is_complete(self) -> bool:
-        return self._member.is_complete or (self._bytes_in == 0)
+        return self._member.is_complete or self._bytes_in == 0
 
     def decode(self, encoded: Iterator[bytes]) -> Iterator[bytes]:
+        """Yield what these bytes decode to. Raise ``DecodingError``."""
         for data in encoded:
             self._bytes_in += len(data)
             for piece in self._decode(data):
@@ -158,6 +162,7 @@ class _Step:
                 if self._ignores_padding and not data.startswith(_GZIP_ID):
                     return
                 self._next_member()
+
             try:
                 yield from self._member.feed(data)
             except (zlib.error, brotli.error, zstandard.ZstdError) as error:
@@ -179,7 +184,8 @@ class _Member(ABC):
     unused = b""  # Data after its end
 
     @abstractmethod
-    def feed(self, data: bytes) -> Iterator[bytes]: ...
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Yield what these bytes decode to, up to the stream's end."""
 
 
 class _Gzip(_Member):
@@ -195,7 +201,8 @@ class _Gzip(_Member):
                 yield piece
             data = self._stream.unconsumed_tail
             if self._stream.eof:
-                self.is_complete, self.unused = True, self._stream.unused_data
+                self.is_complete = True
+                self.unused = self._stream.unused_data
                 return
 
 
@@ -215,9 +222,14 @@ class _Deflate(_Gzip):
             if len(data) < 2:  # noqa: PLR2004 - the two bytes of zlib's header
                 self._head = data
                 return
+
             self._has_header = True
-            if data[0] & 0x0F != zlib.DEFLATED or int.from_bytes(data[:2]) % 31:
+            # The wrapper begins with its method, and its first two bytes are a multiple of 31
+            # (RFC 1950, 2.2).
+            is_wrapped = data[0] & 0x0F == zlib.DEFLATED and int.from_bytes(data[:2]) % 31 == 0
+            if not is_wrapped:
                 self._stream = zlib.decompressobj(-zlib.MAX_WBITS)
+
         yield from super().feed(data)
 
 
@@ -227,7 +239,7 @@ class _Brotli(_Member):
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         while piece := self._stream.process(data, output_buffer_limit=_PIECE):
-            data = b""
+            data = b""  # the decoder has it; it is asked for the rest of its output
             yield piece
         self.is_complete = self._stream.is_finished()
 
@@ -238,14 +250,13 @@ class _Zstd(_Member):
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         for start in range(0, len(data), _ZSTD_SLICE):
-            piece = self._stream.decompress(data[start : start + _ZSTD_SLICE])
+            end = start + _ZSTD_SLICE
+            piece = self._stream.decompress(data[start:end])
             if piece:
                 yield piece
             if self._stream.eof:
-                self.is_complete, self.unused = (
-                    True,
-                    self._stream.unused_data + data[start + _ZSTD_SLICE :],
-                )
+                self.is_complete = True
+                self.unused = self._stream.unused_data + data[end:]
                 return
 
 

@@ -16,24 +16,28 @@ MAX_BLOCK_CHARS = 800  # The default length of a context block, as in the origin
 _PLAIN = re.compile(r"[\x21-\x7e]+")
 
 
-def _checked_url(url: str) -> str:
+def _check_feed_url(url: str) -> str:
     parts = urlsplit(url)
-    is_wrong = (
-        parts.scheme not in {"http", "https"}
-        or not parts.hostname
-        or "@" in parts.netloc
-        or parts.port == 0
+    names_host = (
+        parts.scheme in {"http", "https"}
+        and parts.hostname
+        and "@" not in parts.netloc
+        and parts.port != 0
     )
-    if is_wrong or parts.fragment or "\\" in url or _PLAIN.fullmatch(url) is None:
+    is_plain = _PLAIN.fullmatch(url) is not None and "\\" not in url
+    if not names_host or parts.fragment or not is_plain:
         raise ValueError(
             "a feed's URL is http(s)://host[:port][/path][?query], without user or fragment"
         )
     return url
 
 
-Label = Annotated[
-    str, StringConstraints(min_length=1, max_length=200)
-]  # A name that the model sees
+def _default_if_blank(default: str) -> AfterValidator:
+    return AfterValidator(lambda text: text.strip() or default)
+
+
+Label = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+"""A name that the model sees."""
 
 
 class Feed(Contract):
@@ -46,7 +50,7 @@ class Feed(Contract):
     source: Label
     path: str
     ttl: Annotated[int, Field(ge=0)] = 60
-    url: Annotated[str, AfterValidator(_checked_url)]
+    url: Annotated[str, AfterValidator(_check_feed_url)]
     auth: Secret | SecretRef | None = None
 
 
@@ -85,15 +89,11 @@ class ContextBlock(Contract):
     kind: str = ""
     text: str
     enabled: bool | None = None  # None means enabled, as in the original system
-    placement: Annotated[str, AfterValidator(lambda text: text.strip() or "after_feeds")] = (
-        "after_feeds"
-    )
+    placement: Annotated[str, _default_if_blank("after_feeds")] = "after_feeds"
     max_chars: Annotated[
         int, AfterValidator(lambda chars: chars if chars > 0 else MAX_BLOCK_CHARS)
     ] = MAX_BLOCK_CHARS
-    cadence: Annotated[str, AfterValidator(lambda text: text.strip() or "every_turn")] = (
-        "every_turn"
-    )
+    cadence: Annotated[str, _default_if_blank("every_turn")] = "every_turn"
 
 
 class ContextBlocks(Contract):

@@ -17,7 +17,8 @@ def _lower(value: Any) -> Any:
     return value.lower() if isinstance(value, str) else value
 
 
-def _streamable_http(value: Any) -> Any:
+def _name_transport(value: Any) -> Any:
+    """Return the one name of a transport that descriptors name in four ways."""
     return "streamable_http" if value in {"", "http", "streamable-http"} else value
 
 
@@ -57,7 +58,7 @@ class DescriptorEndpoint(Contract):
 
 
 class DescriptorMcp(Contract):
-    transport: Annotated[Literal["streamable_http"], BeforeValidator(_streamable_http)] = (
+    transport: Annotated[Literal["streamable_http"], BeforeValidator(_name_transport)] = (
         "streamable_http"
     )
     path: UrlPath = "/mcp"
@@ -84,11 +85,9 @@ class DescriptorTool(Contract):
     @property
     def effect(self) -> Effect:
         """The effect of a call. A DELETE is never a read."""
-        return (
-            "write"
-            if self.http is not None and self.http.method == "DELETE"
-            else self.annotations.effect
-        )
+        if self.http is not None and self.http.method == "DELETE":
+            return "write"
+        return self.annotations.effect
 
 
 class DescriptorMemoryPath(Contract):

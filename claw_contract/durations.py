@@ -27,15 +27,16 @@ def parse_duration(text: str) -> float:
     >>> parse_duration("1h30m"), parse_duration("500ms"), parse_duration("1.5h")
     (5400.0, 0.5, 5400.0)
     """
-    total = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
-    if _WHOLE.fullmatch(text) is None or total <= 0:
+    seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
+    if _WHOLE.fullmatch(text) is None or seconds <= 0:
         raise ValueError("a window is a duration above zero such as 90s, 30m or 24h")
-    return total
+    return seconds
 
 
-def _checked(text: str) -> str:
+def _check_duration(text: str) -> str:
     parse_duration(text)
     return text
 
 
-Duration = Annotated[str, AfterValidator(_checked)]  # A duration above zero, as it was written
+Duration = Annotated[str, AfterValidator(_check_duration)]
+"""A duration above zero, as it was written."""

@@ -29,9 +29,8 @@ class ToolCallRecord(Contract):
     duplicate: bool = False
     duplicate_of_round: int | None = None
     duplicate_count: int | None = None
-    effect: Effect | None = (
-        None  # The effect in the tool's manifest; None: no tool of that name was granted
-    )
+    # The effect in the tool's manifest. None: no tool of that name was granted.
+    effect: Effect | None = None
     # True if the service was called. A repeated call, or one answered with advice, does not run.
     ran: bool = True
     mcp: McpRecord | None = None  # None: the call was not sent over MCP
@@ -60,15 +59,16 @@ class UsageRecord(TokenUsage):
     reported_cost_usd: float | None = None
     total_rounds: int = 0
     estimated_cost_usd: float | None = None
-    """Charged to a budget in dollars on top of that, for model calls whose cost nobody knows.
+    """What was charged to a budget in dollars for model calls whose cost nobody knows.
 
-    None: there were none.
+    It is not part of ``reported_cost_usd``. None: there was no such call.
     """
 
 
 class ResponseRecord(Contract):
-    """The runner's response: ``json`` is a parsed body, ``text`` a stream or a body
-    that is not JSON.
+    """The runner's response.
+
+    ``json`` is a parsed body; ``text`` is a stream, or a body that is not JSON.
     """
 
     format: Literal["json", "sse"]
@@ -105,18 +105,16 @@ class HistoryEntry(Contract):
     error: str | None = None  # Our code of an error, ours or the provider's
     stream: bool
     delivery: Delivery = "mediated"
-    """``native``: the line is one call that the runner made at the broker, and no
-    model was asked.
-    """
+    """``native``: the line is one call that the runner made at the broker; no model was asked."""
     resumed: bool = False
     """True if an earlier attempt began this turn.
 
     ``usage`` covers this attempt, ``tool_trace`` the whole turn.
     """
-    tools_offered: tuple[
-        str, ...
-    ] = ()  # Aliases of the managed tools that were offered to the model
-    tools_withheld: tuple[WithheldTool, ...] = ()  # Granted tools that were not offered
+    tools_offered: tuple[str, ...] = ()
+    """The aliases of the managed tools that were offered to the model."""
+    tools_withheld: tuple[WithheldTool, ...] = ()
+    """Granted tools that were not offered."""
     request_original: Any
     request_effective: Any
     response: JsonObject
@@ -127,21 +125,20 @@ class HistoryEntry(Contract):
 
 
 def decode_recorded(data: bytes | str) -> Any:
-    """Return recorded JSON as data.
+    """Return recorded JSON as data. Raise ``ValueError`` and ``RecursionError``.
 
-    A number that is too large, which a peer may say, becomes its text.
-
-    Raise ``ValueError`` and ``RecursionError``.
+    A number that Python can't hold becomes its text: a peer may have written any number.
     """
     return json.loads(data, parse_float=_read_float, parse_int=_read_int)
 
 
 def _read_float(text: str) -> float | str:
-    return number if isfinite(number := float(text)) else text
+    number = float(text)
+    return number if isfinite(number) else text
 
 
 def _read_int(text: str) -> int | str:
     try:
         return int(text)
-    except ValueError:
+    except ValueError:  # thousands of digits
         return text

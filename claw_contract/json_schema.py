@@ -1,8 +1,8 @@
-"""JSON Schema by the jsonschema library: all drafts' keywords, formats off, and no
-reference is ever fetched.
+"""The check of values by a JSON Schema of any draft, with the jsonschema library.
 
-Keywords that a model or a schema could make slow or inexact are our own (``json_schema_keywords``).
-A check ends within a budget of steps: a value that is not checked to the end is not valid.
+Formats are not checked, and no reference is ever fetched. Keywords that a model or a schema could
+make slow or inexact are our own (``json_schema_keywords``). A check ends within a budget of steps:
+a value that is not checked to the end is not valid.
 """
 
 import json
@@ -32,7 +32,10 @@ from claw_contract.json_schema_plain import PlainSchema, read_plain_schema
 from claw_contract.pattern import PatternError, compile_pattern, find_patterns
 
 _MAX_WORK_AT_LOAD = 2 * MAX_WORK
-_MAX_ERRORS = 1_000  # That are put in order
+_MAX_ERRORS = 1_000
+"""Violations that are collected and put in order; any more are not looked for."""
+_UNCHECKABLE = "these arguments can't be checked against the schema"
+_TOO_LARGE = "these arguments are too large to be checked against the schema"
 
 
 class _Validator(Protocol):
@@ -40,8 +43,9 @@ class _Validator(Protocol):
 
 
 def find_schema_problem(schema: dict[str, Any]) -> str | None:
-    """Return why a tool can't have this schema: it is none, refers to another
-    document, or has a hopeless pattern.
+    """Return why a tool can't have this schema, or None.
+
+    It may be no JSON Schema, refer to another document, or have a pattern that can't be searched.
     """
     try:
         return _find_problem(json.dumps(schema))
@@ -55,8 +59,10 @@ def find_schema_problem(schema: dict[str, Any]) -> str | None:
 def _find_problem(text: str) -> str | None:
     schema = json.loads(text)
     try:
-        if (violation := _first_error(text)) is not None:
+        violation = _first_error(text)
+        if violation is not None:
             return f"inputSchema is not a valid JSON Schema: {violation.message}"
+
         _resolve_references(schema)
         for _, source in find_patterns(schema):
             compile_pattern(source)
@@ -74,27 +80,24 @@ def _find_problem(text: str) -> str | None:
 
 
 def check_instance(schema: dict[str, Any] | str, instance: Any, limit: int) -> list[dict[str, str]]:
-    """Return at most ``limit`` violations, in the order of their places: ``{path,
-    message}``, the path as ``a.b[1]``.
+    """Return at most ``limit`` violations, ``{path, message}``, in the order of their places.
 
-    A caller that checks often gives the schema as JSON.
-    Numbers of the instance are ``int`` or ``json_schema_keywords.Number``.
+    A path is written ``a.b[1]``. A caller that checks often gives the schema as JSON. Numbers of
+    the instance are ``int`` or ``json_schema_keywords.Number``.
     """
     errors: list[ValidationError] = []
     token = current_work.set(Work(MAX_WORK))
     try:
         text = schema if isinstance(schema, str) else json.dumps(schema)
-        if (plain := _plain_schema(text)) is not None and plain.accepts(instance):
+        plain = _plain_schema(text)
+        if plain is not None and plain.accepts(instance):
             return []
+
         errors.extend(islice(_validator(text).iter_errors(instance), _MAX_ERRORS))
     except TooMuchWorkError:
+        # The violations that were found until then are true, so they are reported.
         if not errors:
-            return [
-                {
-                    "path": "",
-                    "message": "these arguments are too large to be checked against the schema",
-                }
-            ]
+            return [{"path": "", "message": _TOO_LARGE}]
     except (
         RecursionError,
         ArithmeticError,
@@ -102,11 +105,12 @@ def check_instance(schema: dict[str, Any] | str, instance: Any, limit: int) -> l
         TypeError,
         referencing.exceptions.Unresolvable,
     ):
-        # A loop of references, nesting or a number beyond what can be compared: not checked is not
-        # valid.
-        return [{"path": "", "message": "these arguments can't be checked against the schema"}]
+        # A loop of references, nesting, or a number that can't be compared: what is not checked is
+        # not valid.
+        return [{"path": "", "message": _UNCHECKABLE}]
     finally:
         current_work.reset(token)
+
     errors.sort(key=_sort_key)
     return [
         {"path": shorten(_format_path(error)), "message": error.message} for error in errors[:limit]
@@ -114,6 +118,7 @@ def check_instance(schema: dict[str, Any] | str, instance: Any, limit: int) -> l
 
 
 def _first_error(schema: str) -> ValidationError | None:
+    """Return the first violation by which a schema is none of its draft."""
     document = json.loads(schema, parse_float=parse_exact)
     draft = validator_for(document, default=Draft202012Validator)
     token = current_work.set(Work(_MAX_WORK_AT_LOAD))
@@ -125,13 +130,12 @@ def _first_error(schema: str) -> ValidationError | None:
 
 @lru_cache(maxsize=16)
 def _meta_validator(draft: Any) -> _Validator:
+    """Return the validator of a draft's schemas."""
     parts = [(uri, _resource(SPECIFICATIONS.contents(uri))) for uri in SPECIFICATIONS]
-    registry = (
-        referencing.Registry().with_resources(parts).crawl()
-    )  # before the library adds its own: its anchors would win
-    validator: _Validator = bounded_validator(draft)(
-        _without_dialects(draft.META_SCHEMA), registry=registry
-    )
+    # Crawled before the library adds its own parts: else their anchors would win.
+    registry = referencing.Registry().with_resources(parts).crawl()
+    meta_schema = _without_dialects(draft.META_SCHEMA)
+    validator: _Validator = bounded_validator(draft)(meta_schema, registry=registry)
     return validator
 
 
@@ -144,9 +148,9 @@ def _resource(document: dict[str, Any]) -> referencing.jsonschema.SchemaResource
 def _validator(schema: str) -> _Validator:
     document = json.loads(schema, parse_float=parse_exact)
     draft = validator_for(document, default=Draft202012Validator)
-    validator: _Validator = bounded_validator(draft)(
-        _without_dialects(document), registry=referencing.Registry()
-    )
+    own_schema = _without_dialects(document)
+    # An empty registry: references lead into the schema itself, or nowhere.
+    validator: _Validator = bounded_validator(draft)(own_schema, registry=referencing.Registry())
     return validator
 
 
@@ -156,16 +160,19 @@ def _plain_schema(schema: str) -> PlainSchema | None:
 
 
 def _without_dialects(node: Any) -> Any:
-    """Return the schema without ``$schema``: where the library meets one, it goes on with its own
-    keywords instead of ours.
+    """Return the schema without ``$schema``.
+
+    Where the library meets one, it goes on with its own keywords in place of ours.
     """
-    if isinstance(node, dict):
-        return {
-            key: _without_dialects(value)
-            for key, value in node.items()
-            if key != "$schema" or not isinstance(value, str)
-        }
-    return [_without_dialects(value) for value in node] if isinstance(node, list) else node
+    if isinstance(node, list):
+        return [_without_dialects(value) for value in node]
+    if not isinstance(node, dict):
+        return node
+    return {
+        key: _without_dialects(value)
+        for key, value in node.items()
+        if key != "$schema" or not isinstance(value, str)
+    }
 
 
 def _sort_key(error: ValidationError) -> tuple[list[tuple[bool, Any]], str]:
@@ -180,15 +187,17 @@ def _format_path(error: ValidationError) -> str:
 
 
 def _resolve_references(schema: dict[str, Any]) -> None:
+    """Raise an error of ``referencing`` if a reference leads out of the schema."""
     resource = referencing.Resource.from_contents(
         schema, default_specification=referencing.jsonschema.DRAFT202012
     )
-    registry = (
-        resource @ referencing.Registry()
-        if resource.id()
-        else referencing.Registry().with_resource("", resource)
-    )
-    resolver = registry.resolver(base_uri=resource.id() or "")
+    own_uri = resource.id()
+    if own_uri:
+        registry = resource @ referencing.Registry()
+    else:
+        registry = referencing.Registry().with_resource("", resource)
+
+    resolver = registry.resolver(base_uri=own_uri or "")
     for reference in _references(schema):
         resolver.lookup(reference)
 

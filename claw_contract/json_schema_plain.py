@@ -1,8 +1,7 @@
-"""The check of arguments by a plain schema: of an object whose members are single values, without
-references and patterns.
+"""A fast check for plain schemas: an object of single values, without references and patterns.
 
 Most tools' schemas are plain, and most arguments fit. ``PlainSchema.accepts`` only ever says that
-they do: everything else, with its messages, is left to the library (``json_schema``).
+arguments fit: all others, with their messages, are left to the library (``json_schema``).
 """
 
 import math
@@ -11,9 +10,9 @@ from typing import Any, NamedTuple
 _ANNOTATIONS = frozenset(
     {"$schema", "title", "description", "default", "examples", "format", "deprecated"}
 )
-"""Keywords that no draft checks, formats being off.
+"""Keywords that check nothing, since formats are off.
 
-``$schema``: what is read here means the same in all drafts.
+``$schema`` is one of them because the keywords below mean the same in all drafts.
 """
 _OBJECT = frozenset({"type", "properties", "required", "additionalProperties"})
 _NUMERIC = ("minimum", "maximum")
@@ -23,15 +22,19 @@ _MEMBERS: dict[str, tuple[type[Any], tuple[str, ...]]] = {
     "number": (int, _NUMERIC),  # Numbers with a point are left to the library
     "string": (str, ("minLength", "maxLength", "enum")),
 }
-"""Type of a member → the type of its values, and the keywords that it may have."""
-_MAX_MEMBERS = 200  # Beyond it the library's check might cost more than its budget
+"""Type of a member → the type of its values, and the keywords that it may have.
+
+The first two keywords are the lowest and the highest number, or length of a text.
+"""
+_MAX_MEMBERS = 200
+"""A larger schema is left to the library: its check might exceed the budget, and be refused."""
 
 
 class _Member(NamedTuple):
     kind: type[Any]
-    low: float  # Of a number, or of a text's length
+    low: float  # The lowest number, or length of a text
     high: float
-    allowed: frozenset[str] | None
+    allowed: frozenset[str] | None  # None: any text
 
 
 class PlainSchema(NamedTuple):
@@ -45,58 +48,71 @@ class PlainSchema(NamedTuple):
         """Return True only if the value fits the schema; False says nothing."""
         if type(value) is not dict or not self.required <= value.keys():
             return False
+
         for name, own in value.items():
-            if (member := self.members.get(name)) is None:
+            member = self.members.get(name)
+            if member is None:
                 if self.is_closed:
                     return False
                 continue
+
             kind, low, high, allowed = member
             if type(own) is not kind or (allowed is not None and own not in allowed):
                 return False
-            if not low <= (len(own) if kind is str else own) <= high:
+
+            size = len(own) if kind is str else own
+            if not low <= size <= high:
                 return False
         return True
 
 
 def read_plain_schema(schema: Any) -> PlainSchema | None:
     """Return a schema that is valid, if it is plain."""
-    if (
-        not isinstance(schema, dict)
-        or schema.get("type") != "object"
-        or not schema.keys() <= _OBJECT | _ANNOTATIONS
-    ):
+    if not isinstance(schema, dict) or schema.get("type") != "object":
         return None
-    properties, required = schema.get("properties", {}), schema.get("required", [])
+    if not schema.keys() <= _OBJECT | _ANNOTATIONS:
+        return None
+
+    properties = schema.get("properties", {})
+    required = schema.get("required", [])
     others = schema.get("additionalProperties", True)
     if not isinstance(properties, dict) or not _are_texts(required) or not isinstance(others, bool):
         return None
-    members = {
-        name: read
-        for name, member in properties.items()
-        if (read := _read_member(member)) is not None
-    }
-    if len(members) < len(properties) or len(members) + len(required) > _MAX_MEMBERS:
+    if len(properties) + len(required) > _MAX_MEMBERS:
         return None
+
+    members: dict[str, _Member] = {}
+    for name, subschema in properties.items():
+        member = _read_member(subschema)
+        if member is None:
+            return None
+        members[name] = member
     return PlainSchema(members, frozenset(required), not others)
 
 
 def _read_member(schema: Any) -> _Member | None:
-    kind, keywords = (
-        _MEMBERS.get(str(schema.get("type")), (None, ()))
-        if isinstance(schema, dict)
-        else (None, ())
-    )
+    """Return a member's schema, or None if it is not one of those in ``_MEMBERS``."""
+    if not isinstance(schema, dict):
+        return None
+    kind, keywords = _MEMBERS.get(str(schema.get("type")), (None, ()))
     if kind is None or not schema.keys() <= {"type", *keywords} | _ANNOTATIONS:
         return None
-    low, high = (
-        schema.get(name, bound)
-        for name, bound in zip(keywords[:2] or ("", ""), (-math.inf, math.inf), strict=True)
-    )
-    if not {type(low), type(high)} <= {int, float} or (
-        "enum" in schema and not _are_texts(schema["enum"])
-    ):
+
+    low: Any = -math.inf
+    high: Any = math.inf
+    if keywords:
+        low = schema.get(keywords[0], low)
+        high = schema.get(keywords[1], high)
+    # A decimal, or null, is left to the library.
+    if not {type(low), type(high)} <= {int, float}:
         return None
-    return _Member(kind, low, high, frozenset(schema["enum"]) if "enum" in schema else None)
+
+    allowed = None
+    if "enum" in schema:
+        if not _are_texts(schema["enum"]):
+            return None
+        allowed = frozenset(schema["enum"])
+    return _Member(kind, low, high, allowed)
 
 
 def _are_texts(values: Any) -> bool:

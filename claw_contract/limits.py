@@ -1,6 +1,4 @@
-"""The limits of a process that listens: its descriptors, and the log lines that
-anybody can cause.
-"""
+"""Limits of a process that listens: its descriptors, and the log lines that anybody can cause."""
 
 import resource
 import sys
@@ -11,8 +9,10 @@ from typing import Final
 
 MAX_LINES: Final = 10  # Lines of one kind in a period
 PERIOD_SECONDS: Final = 60.0
-_MAX_KINDS: Final = 1000  # Kinds that are told apart: strangers may name as many hosts as they like
+_MAX_KINDS: Final = 1000
+"""Kinds that are counted apart: strangers may name as many hosts as they like."""
 _OTHERS: Final = ""
+"""The kind that stands for all further ones."""
 
 
 def raise_descriptor_limit(wanted: int = sys.maxsize) -> int:
@@ -23,16 +23,18 @@ def raise_descriptor_limit(wanted: int = sys.maxsize) -> int:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     target = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
     if soft != resource.RLIM_INFINITY and soft < target:
-        with suppress(
-            ValueError, OSError
-        ):  # the kernel has a limit of its own, which may be below the hard one
+        # The kernel has a limit of its own, which may be below the hard one.
+        with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return wanted if soft == resource.RLIM_INFINITY else min(soft, wanted)
+
+    if soft == resource.RLIM_INFINITY:
+        return wanted
+    return min(soft, wanted)
 
 
 class _Period:
-    """The lines of one kind since a moment."""
+    """The lines of one kind since a moment, and how many were left out since the last line."""
 
     __slots__ = ("begun", "left_out", "lines")
 
@@ -43,8 +45,9 @@ class _Period:
 
 
 class LineLimit:
-    """Lets ``max_lines`` lines of each kind pass in a period, a minute, and counts
-    those that are left out.
+    """Lets ``max_lines`` lines of each kind pass in a period, and counts those that are left out.
+
+    A period is a minute, unless ``seconds`` says otherwise.
     """
 
     def __init__(
@@ -53,24 +56,29 @@ class LineLimit:
         seconds: float = PERIOD_SECONDS,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        self._max_lines, self._seconds, self._clock = max_lines, seconds, clock or time.monotonic
+        self._max_lines = max_lines
+        self._seconds = seconds
+        self._clock = clock or time.monotonic
         self._periods: dict[str, _Period] = {}
 
     def take(self, kind: str) -> int | None:
-        """Return how many lines of this kind were left out before this one; None if
-        this one is to be left out too.
+        """Return how many lines of this kind were left out since the last one.
+
+        None: this one is to be left out, too.
         """
         now = self._clock()
         period = self._find(kind, now)
         if now - period.begun >= self._seconds:
-            period.begun, period.lines = now, 0
+            period.begun = now
+            period.lines = 0
 
         if period.lines >= self._max_lines:
             period.left_out += 1
             return None
 
         period.lines += 1
-        left_out, period.left_out = period.left_out, 0
+        left_out = period.left_out
+        period.left_out = 0
         return left_out
 
     def _find(self, kind: str, now: float) -> _Period:
@@ -83,8 +91,9 @@ class LineLimit:
         return self._periods.setdefault(known, _Period(now, 0))
 
     def _forget_old(self, now: float) -> None:
-        """Forget the kinds of which nothing came for a period; the lines left out
-        count for the others from now on.
+        """Forget the kinds of which nothing came for a period.
+
+        Their lines that were left out count for ``_OTHERS`` from now on.
         """
         others = self._periods.setdefault(_OTHERS, _Period(now, 0))
         kept = {_OTHERS: others}

@@ -30,20 +30,19 @@ MAX_TOOL_RESULT_BYTES = 16_384
 SOFT_DEADLINE_RATIO = 0.9
 MAX_PARALLEL = 8
 
-type Effect = Literal[
-    "read", "write", "unknown"
-]  # The effect of a call. ``unknown`` is treated as ``write``.
+type Effect = Literal["read", "write", "unknown"]
+"""What a call may do to the world. ``unknown`` is treated as ``write``."""
 type Delivery = Literal["mediated", "native"]
-"""The way of a tool to its agent: the proxy offers it to the model, or the runner calls it at the
-broker (docs/spec/mcp.md).
+"""How an agent gets a tool (docs/spec/mcp.md).
+
+``mediated``: the proxy offers it to the model. ``native``: the runner calls it at the broker.
 """
 
 _NOT_PLAIN = re.compile(r"[^\x21-\x7e]|[?#\\]")
 CLAW_ID = "claw_id"
 """The parameter that holds the authenticated agent, whatever the model sends for it."""
-PLACEHOLDER = re.compile(
-    r"\{([A-Za-z0-9_]+)\}"
-)  # ``{name}`` in an HTTP path; ``{claw_id}`` is the authenticated agent
+PLACEHOLDER = re.compile(r"\{([A-Za-z0-9_]+)\}")
+"""``{name}`` in an HTTP path, which stands for an argument."""
 
 
 class NoAuth(Contract):
@@ -73,13 +72,13 @@ Auth = Annotated[NoAuth | BearerAuth | HeaderAuth | BasicAuth, Field(discriminat
 def checked_base_url(url: str) -> str:
     """Return the URL. Raise ``ValueError``, which never contains it, if it is no base URL."""
     parts = urlsplit(url)
-    is_wrong = (
-        parts.scheme not in {"http", "https"}
-        or not parts.hostname
-        or "@" in parts.netloc
-        or parts.port == 0
+    names_host = (
+        parts.scheme in {"http", "https"}
+        and parts.hostname
+        and "@" not in parts.netloc
+        and parts.port != 0
     )
-    if is_wrong or _NOT_PLAIN.search(url):
+    if not names_host or _NOT_PLAIN.search(url):
         raise ValueError(
             "a base URL is http(s)://host[:port][/path], without user, query or fragment"
         )
@@ -129,7 +128,7 @@ Execution = Annotated[HttpExecution | McpExecution, Field(discriminator="transpo
 class Annotations(Contract):
     """The annotations that the proxy acts on.
 
-    A wrong type quarantines the tool; other annotations are kept.
+    An annotation of a wrong type quarantines the tool. Annotations that are not listed here stay.
     """
 
     model_config = ConfigDict(strict=True, frozen=True, extra="allow", populate_by_name=True)
@@ -150,8 +149,10 @@ class Annotations(Contract):
 
         ``readOnly`` (ours) overrides ``readOnlyHint`` (MCP's); without both it is unknown.
         """
-        declared = self.read_only if self.read_only is not None else self.read_only_hint
-        return "unknown" if declared is None else "read" if declared else "write"
+        is_read_only = self.read_only if self.read_only is not None else self.read_only_hint
+        if is_read_only is None:
+            return "unknown"
+        return "read" if is_read_only else "write"
 
 
 class Tool(Contract):
@@ -178,13 +179,16 @@ class Tool(Contract):
     def visible_schema(self) -> JsonObject:
         """The schema that the model sees and must obey: the declared one without ``claw_id``."""
         schema = {"type": "object", **self.input_schema}
+
         properties = schema.get("properties")
         if isinstance(properties, dict) and CLAW_ID in properties:
             schema["properties"] = {
                 name: value for name, value in properties.items() if name != CLAW_ID
             }
-        if isinstance(schema.get("required"), list) and CLAW_ID in schema["required"]:
-            schema["required"] = [name for name in schema["required"] if name != CLAW_ID]
+
+        required = schema.get("required")
+        if isinstance(required, list) and CLAW_ID in required:
+            schema["required"] = [name for name in required if name != CLAW_ID]
             if not schema["required"]:
                 del schema["required"]  # draft 4 forbids an empty list
         return schema
@@ -206,30 +210,22 @@ class Tool(Contract):
         return self.annotations.parallel_safe or self.effect == "read"
 
 
-def _default_if_zero(value: int, default: int) -> int:
-    return value if value > 0 else default
+def _default_if_zero(default: int) -> AfterValidator:
+    return AfterValidator(lambda limit: limit if limit > 0 else default)
 
 
 class Policy(Contract):
     """Limits of a turn. An absent limit, or zero, means the default."""
 
-    max_rounds: Annotated[int, AfterValidator(lambda n: _default_if_zero(n, MAX_ROUNDS))] = (
-        MAX_ROUNDS
+    max_rounds: Annotated[int, _default_if_zero(MAX_ROUNDS)] = MAX_ROUNDS
+    timeout_per_tool_ms: Annotated[int, _default_if_zero(TIMEOUT_PER_TOOL_MS)] = TIMEOUT_PER_TOOL_MS
+    total_timeout_ms: Annotated[int, _default_if_zero(TOTAL_TIMEOUT_MS)] = TOTAL_TIMEOUT_MS
+    max_tool_result_bytes: Annotated[int, _default_if_zero(MAX_TOOL_RESULT_BYTES)] = (
+        MAX_TOOL_RESULT_BYTES
     )
-    timeout_per_tool_ms: Annotated[
-        int, AfterValidator(lambda n: _default_if_zero(n, TIMEOUT_PER_TOOL_MS))
-    ] = TIMEOUT_PER_TOOL_MS
-    total_timeout_ms: Annotated[
-        int, AfterValidator(lambda n: _default_if_zero(n, TOTAL_TIMEOUT_MS))
-    ] = TOTAL_TIMEOUT_MS
-    max_tool_result_bytes: Annotated[
-        int, AfterValidator(lambda n: _default_if_zero(n, MAX_TOOL_RESULT_BYTES))
-    ] = MAX_TOOL_RESULT_BYTES
     on_budget: Literal["finalize", "error"] = "finalize"
     soft_deadline_ratio: Annotated[float, Field(gt=0, lt=1)] = SOFT_DEADLINE_RATIO
-    max_parallel: Annotated[int, AfterValidator(lambda n: _default_if_zero(n, MAX_PARALLEL))] = (
-        MAX_PARALLEL
-    )
+    max_parallel: Annotated[int, _default_if_zero(MAX_PARALLEL)] = MAX_PARALLEL
 
 
 class Manifest(Contract):
@@ -257,14 +253,13 @@ class _Envelope(Contract):
 
 
 def read_manifest(data: bytes) -> tuple[Manifest, tuple[QuarantinedTool, ...]]:
-    """Return the manifest of the valid tools in tools.json, and the others
-    (docs/spec/contract.md: quarantine).
+    """Return the manifest of the valid tools in tools.json, and the tools that are quarantined.
 
     Raise ``ValidationError`` if the document itself is malformed: then the whole agent fails
-    closed.
+    closed (docs/spec/contract.md, "tools.json").
     """
     envelope = _Envelope.model_validate_json(data)
-    valid: dict[str, Tool] = {}
+    tools: dict[str, Tool] = {}
     quarantined: list[QuarantinedTool] = []
     for index, entry in enumerate(envelope.tools):
         name = entry.get("name") if isinstance(entry, dict) else None
@@ -274,14 +269,13 @@ def read_manifest(data: bytes) -> tuple[Manifest, tuple[QuarantinedTool, ...]]:
         except ValidationError as error:
             quarantined.append(QuarantinedTool(name=label, reason=error_line(error)))
             continue
-        if tool.name in valid:
-            quarantined.append(
-                QuarantinedTool(
-                    name=label, reason="the name is declared twice; the first one stays"
-                )
-            )
+
+        if tool.name in tools:
+            reason = "the name is declared twice; the first one stays"
+            quarantined.append(QuarantinedTool(name=label, reason=reason))
             continue
-        valid[tool.name] = tool
-    return Manifest(version=1, tools=tuple(valid.values()), policy=envelope.policy), tuple(
-        quarantined
-    )
+
+        tools[tool.name] = tool
+
+    manifest = Manifest(version=1, tools=tuple(tools.values()), policy=envelope.policy)
+    return manifest, tuple(quarantined)

@@ -66,16 +66,14 @@ class Metadata(Contract):
         return self
 
     def admits(self, agent_id: str, secret: str) -> bool:
-        """Return True if the secret is this agent's, in constant time.
-
-        The original system may also store the bare secret.
-        """
+        """Return True if the secret is this agent's, in constant time."""
         # A header may hold any bytes. mitmproxy decodes them to surrogates, which must not raise
         # here.
         presented = f"{agent_id}:{secret}".encode(errors="surrogatepass")
         if self.token_sha256 is not None:
             return hmac.compare_digest(hashlib.sha256(presented).hexdigest(), self.token_sha256)
-        stored = self.token.reveal() if self.token else ""
-        if ":" not in stored:
-            stored = f"{agent_id}:{stored}"
-        return is_agent_id(agent_id) and hmac.compare_digest(presented, stored.encode())
+
+        own = self.token.reveal() if self.token else ""
+        if ":" not in own:  # the original system may store the bare secret
+            own = f"{agent_id}:{own}"
+        return is_agent_id(agent_id) and hmac.compare_digest(presented, own.encode())

@@ -4,15 +4,15 @@
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import Annotated
 
 from pydantic import AfterValidator
 
 ALIAS_LIMIT = 64  # OpenAI's limit for a function name; Anthropic takes 128
-TOOL_NAME = re.compile(
-    r"[A-Za-z0-9_-]{1,48}"
-)  # The name of a tool within its service, as a descriptor declares it
+TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,48}")
+"""The name of a tool within its service, as a descriptor declares it."""
 SERVICE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """A Compose service name that can be a host name and the first half of a canonical tool name."""
 WORKER_PREFIX = ".worker-"  # No agent's directory begins so
@@ -41,8 +41,9 @@ AgentId = Annotated[str, AfterValidator(_checked_agent_id)]
 
 
 def worker_directory(number: int) -> str:
-    """Return the directory of a worker's history, below the proxy's; the first
-    one's is the proxy's own (decision 0035).
+    """Return the directory of a worker's history below the proxy's (decision 0035).
+
+    The first worker's is the proxy's own directory.
 
     >>> [worker_directory(number) for number in (1, 2)]
     ['', '.worker-2']
@@ -85,8 +86,9 @@ def plain_alias(canonical: str) -> str:
 
 
 def hashed_alias(canonical: str) -> str:
-    """Return an alias that does not collide: truncated, with 8 hex digits of the
-    canonical name's SHA-256.
+    """Return an alias for a name whose plain alias is too long or taken.
+
+    It is the plain alias, cut, with 8 hex digits of the canonical name's SHA-256.
     """
     suffix = "_" + hashlib.sha256(canonical.encode()).hexdigest()[:8]
     return plain_alias(canonical)[: ALIAS_LIMIT - len(suffix)] + suffix
@@ -102,23 +104,22 @@ def assign_aliases(canonicals: Iterable[str], taken: Collection[str] = ()) -> di
     """
     names = list(dict.fromkeys(canonicals))
     plain = {name: plain_alias(name) for name in names}
-    shared = {alias for alias in plain.values() if list(plain.values()).count(alias) > 1}
+    uses = Counter(plain.values())
+
     chosen: dict[str, str] = {}
     for name in names:
         alias = plain[name]
-        if (
-            len(alias) > ALIAS_LIMIT
-            or alias in shared
-            or alias in taken
-            or alias in chosen.values()
-        ):
+        is_shared = uses[alias] > 1
+        is_taken = alias in taken or alias in chosen.values()
+        if len(alias) > ALIAS_LIMIT or is_shared or is_taken:
             alias = _free_alias(name, {*taken, *chosen.values()})
         chosen[name] = alias
     return chosen
 
 
 def _free_alias(canonical: str, taken: Collection[str]) -> str:
-    alias, attempt = hashed_alias(canonical), 0
+    alias = hashed_alias(canonical)
+    attempt = 0
     while alias in taken:
         attempt += 1
         alias = hashed_alias(f"{canonical}#{attempt}")

@@ -1,9 +1,9 @@
-"""The paths that an operator opens beside the known ones: ``METHOD /path``, or ``METHOD /prefix*``
-(docs/settings.md).
+"""Paths of providers that an operator opens, besides the known ones (docs/settings.md).
 
-Deny by default is decided in ``claw_mediate.core.known_paths``; this is the grammar of the
-exceptions, which the compiler and the proxy share. What mints or lists credentials can't be opened,
-whatever the entry says: an agent would hold a credential that is not its own token.
+An entry is ``METHOD /path``, or ``METHOD /prefix*``. ``claw_mediate.core.known_paths`` denies by
+default; this is the grammar of the exceptions, which the compiler and the proxy share. A path that
+mints or lists credentials can't be opened, whatever the entry says: an agent would get a credential
+that is not its own token.
 """
 
 import re
@@ -15,30 +15,30 @@ EXAMPLE: Final = "POST /v1/fine_tuning/*"
 
 _ENTRY = re.compile(r"([A-Z]+) (/[!-~]*)")
 _ODD = re.compile(r"[%?#;\\*,]|//|/\.\.?(?:/|$)")
-"""Text that no path holds in the one spelling in which paths are compared."""
+"""Text that no path has once it is normalized, as paths are compared."""
 
 _STEM = re.compile(
     r"secret|credential|passw|oauth|vault|organi[sz]ation|certificat|webhook|federation|enrol|identity"
     r"|service[_-]?accounts?|api[_-]?keys?|(?:auth|access|refresh|ephemeral|bearer|session|client)[_-]?tokens?"
 )
+"""Parts of a segment that name credentials, or the administration of an account."""
 _WORDS: Final = frozenset(
     {
         *("key", "keys", "token", "auth", "admin", "login", "signin", "sso", "saml", "scim"),
         *("invite", "invites", "invitations", "accounts", "members", "roles", "byok"),
     }
 )
+"""Words that do so: a segment is split into words at every other character."""
 _SEGMENTS: Final = frozenset({"tokens", "personal_access"})
-"""The same, where they are all that a segment says: ``count_tokens`` is none."""
+"""Whole segments that do so: ``tokens`` does, ``count_tokens`` does not."""
 _LIVE = re.compile(r"/(?:realtime|chatkit|live)/(?:[^/]+/)*[^/]*sessions?(?:/|$)")
-"""A session of a protocol that bypasses the proxy: the answer holds an ephemeral
-credential for it.
-"""
+"""Sessions of protocols that bypass the proxy: the answer has an ephemeral credential for one."""
 
 
 class OpenedPathError(ValueError):
-    """An entry that opens nothing, or what can't be opened.
+    """An entry that is malformed, or names a path that can't be opened.
 
-    ``reason`` shows no value, which may be a variable's.
+    ``reason`` does not quote the entry, whose text may come from a variable.
     """
 
     def __init__(self, entry: str, reason: str) -> None:
@@ -79,10 +79,12 @@ class OpenedPath(NamedTuple):
         return cls(match[1], plain.lower(), is_prefix)
 
     def opens(self, method: str, path: str) -> bool:
-        """Return whether a request's method and normalized path (lower case) are of this entry."""
+        """Return whether this entry opens a request; its path is normalized, and in lower case."""
         if method != self.method:
             return False
-        return path.startswith(self.path) if self.is_prefix else path == self.path
+        if self.is_prefix:
+            return path.startswith(self.path)
+        return path == self.path
 
 
 def parse_opened_paths(text: str) -> tuple[OpenedPath, ...]:
@@ -113,11 +115,14 @@ def find_credentials(path: str) -> str | None:
     >>> find_credentials("/v1alpha/authTokens")
     'authtokens'
     """
-    plain = path.lower()
-    for segment in plain.split("/"):
+    lowered = path.lower()
+    for segment in lowered.split("/"):
         words = re.split(r"[^a-z0-9]+", segment)
-        if _STEM.search(segment) or not _WORDS.isdisjoint(words) or segment in _SEGMENTS:
+        has_word = not _WORDS.isdisjoint(words)
+        if _STEM.search(segment) or has_word or segment in _SEGMENTS:
             return segment
-    if (live := _LIVE.search(plain)) is not None:
-        return next(part for part in reversed(live[0].strip("/").split("/")) if "session" in part)
-    return None
+
+    live = _LIVE.search(lowered)
+    if live is None:
+        return None
+    return live[0].strip("/").rpartition("/")[2]

@@ -7,7 +7,7 @@ read, not when a model calls.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -17,16 +17,23 @@ import jsonschema_rs
 _TINY = 32 * 1024
 _SMALL = 256 * 1024
 _LARGE = 10 * 1024 * 1024
-"""Bytes of a compiled pattern.
+"""Limits of a compiled pattern in bytes.
 
 Counted repetitions of Unicode classes are large: ``^\\p{L}{1,100}$`` takes megabytes.
 """
 _MAX_BACKTRACKS = 10_000
+_ENGINES = (
+    (1, jsonschema_rs.RegexOptions(size_limit=_TINY)),
+    (10, jsonschema_rs.RegexOptions(size_limit=_SMALL)),
+    (400, jsonschema_rs.RegexOptions(size_limit=_LARGE)),
+    (20, jsonschema_rs.FancyRegexOptions(backtrack_limit=_MAX_BACKTRACKS, size_limit=_SMALL)),
+)
+"""Engines in the order in which they are tried, each with the price of a character."""
 _ESCAPE = re.compile(
     r"\\(?:u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})|0(?![0-9])|.)", re.IGNORECASE | re.DOTALL
 )
 _VALUES = frozenset({"const", "default", "enum", "examples"})
-"""Keywords of a schema that contain values, in which ``pattern`` has no special meaning."""
+"""Keywords of a schema that hold values and no schemas: a ``pattern`` in them is none."""
 
 
 class PatternError(ValueError):
@@ -35,13 +42,11 @@ class PatternError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A compiled pattern.
-
-    ``price``: the worst-case time for one character, in microseconds, roughly.
-    """
+    """A compiled pattern."""
 
     source: str
     price: int
+    """The time for one character in the worst case, roughly in microseconds."""
     engine: jsonschema_rs.Validator
 
     def matches(self, text: str) -> bool:
@@ -63,14 +68,8 @@ class Pattern:
 @lru_cache(maxsize=256)
 def compile_pattern(source: str) -> Pattern:
     """Compile a pattern. Raise ``PatternError``."""
-    engines = (
-        (1, jsonschema_rs.RegexOptions(size_limit=_TINY)),
-        (10, jsonschema_rs.RegexOptions(size_limit=_SMALL)),
-        (400, jsonschema_rs.RegexOptions(size_limit=_LARGE)),
-        (20, jsonschema_rs.FancyRegexOptions(backtrack_limit=_MAX_BACKTRACKS, size_limit=_SMALL)),
-    )
     rust = _ESCAPE.sub(_as_rust, source)
-    for price, options in engines:
+    for price, options in _ENGINES:
         try:
             engine = jsonschema_rs.validator_for({"pattern": rust}, pattern_options=options)
         except ValueError:
@@ -83,7 +82,9 @@ def _as_rust(escape: re.Match[str]) -> str:
     """Translate the two escapes that the engine does not support: NUL, and a surrogate pair."""
     high, low = escape.groups()
     if high is not None:
-        return f"\\u{{{0x10000 + ((int(high, 16) - 0xD800) << 10) + int(low, 16) - 0xDC00:x}}}"
+        high_bits = int(high, 16) - 0xD800
+        low_bits = int(low, 16) - 0xDC00
+        return f"\\u{{{0x10000 + (high_bits << 10) + low_bits:x}}}"
     return r"\x00" if escape[0] == r"\0" else escape[0]
 
 
@@ -95,18 +96,20 @@ def find_patterns(
     Patterns below a property that is named like one of ``_VALUES`` are missed; they are rejected
     when they are used.
     """
+    parts: Iterable[tuple[str | int, Any]] = ()
     if isinstance(schema, dict):
-        if isinstance(source := schema.get("pattern"), str):
+        source = schema.get("pattern")
+        if isinstance(source, str):
             yield (*at, "pattern"), source
-        if isinstance(keys := schema.get("patternProperties"), dict):
-            yield from (((*at, "patternProperties", source), source) for source in keys)
-    parts = (
-        schema.items()
-        if isinstance(schema, dict)
-        else enumerate(schema)
-        if isinstance(schema, list)
-        else ()
-    )
+
+        by_pattern = schema.get("patternProperties")
+        if isinstance(by_pattern, dict):
+            for source in by_pattern:
+                yield (*at, "patternProperties", source), source
+        parts = schema.items()
+    elif isinstance(schema, list):
+        parts = enumerate(schema)
+
     for part, value in parts:
         if part not in _VALUES:
             yield from find_patterns(value, (*at, part))

@@ -1,6 +1,6 @@
 """prices.json: the cost of tokens, for providers that do not report it.
 
-Optional, beside providers.json.
+The file is optional, and is in the directory of providers.json.
 """
 
 from typing import Annotated

@@ -50,11 +50,10 @@ class Providers(Contract):
 
 
 class KeyRecord(Contract):
-    """One file of ``<auth dir>/key-states/``: a key that a provider rejected or
-    throttled, identified by its digest.
+    """One file of ``<auth dir>/key-states/``: a key that a provider rejected or throttled.
 
-    ``retry_at``: when a dead key is tried again. ``scope``: what a key rests for, a model and how
-    it is used; None for all.
+    The key is identified by its digest. ``retry_at``: when a dead key is tried again. ``scope``:
+    the model, and the way of using it, for which the key is not used; None for all.
     """
 
     version: Literal[1] = 1

@@ -42,16 +42,16 @@ _FILES: Final[dict[str, tuple[str, Any]]] = {
 
 def schemas() -> dict[str, dict[str, Any]]:
     """Return the schemas by file name."""
-    result: dict[str, dict[str, Any]] = {}
+    by_file: dict[str, dict[str, Any]] = {}
     for name, (title, model) in _FILES.items():
         schema = TypeAdapter(model).json_schema(by_alias=True, mode="validation")
         _unwrap_descriptions(schema)
-        result[f"{name}.schema.json"] = {**schema, "$schema": _DRAFT, "title": title}
-    return result
+        by_file[f"{name}.schema.json"] = {**schema, "$schema": _DRAFT, "title": title}
+    return by_file
 
 
 def _unwrap_descriptions(schema: Any) -> None:
-    """Join the lines of each paragraph: where a docstring breaks them is no part of a schema."""
+    """Join the lines of each paragraph: a docstring's line breaks are no part of a schema."""
     if isinstance(schema, list):
         for item in schema:
             _unwrap_descriptions(item)
@@ -74,9 +74,10 @@ def text(schema: dict[str, Any]) -> str:
 def publish(directory: Path = DIRECTORY) -> list[str]:
     """Write all schemas, and return the names of their files."""
     directory.mkdir(exist_ok=True)
-    for name, schema in schemas().items():
+    by_file = schemas()
+    for name, schema in by_file.items():
         (directory / name).write_text(text(schema), encoding="utf-8")
-    return sorted(schemas())
+    return sorted(by_file)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-"""JSON objects as a model writes them, read strictly: no repeated key, no NaN, and
-numbers in their exact value.
+"""A strict reader of the JSON objects that a model writes: the arguments of its calls.
+
+No key may be repeated, there is no NaN, and numbers keep their exact value.
 """
 
 import json
@@ -13,19 +14,18 @@ _MAX_SHOWN = 64
 
 
 class RepeatedKeyError(ValueError):
-    """An object that has a key twice: which of the values is meant, nobody knows."""
+    """An object has a key twice: nobody knows which of the values is meant."""
 
 
 class NoObjectError(ValueError):
-    """JSON that is no object."""
+    """The text is JSON, and no object."""
 
 
 def read_strict_object(text: str) -> JsonObject:
-    """Return the one object that the text is; a number with a point or an exponent
-    is a ``Decimal``.
+    """Return the object that the text is. A number with a point or an exponent is a ``Decimal``.
 
-    Raise ``RepeatedKeyError``, ``NoObjectError``, or ``ValueError`` for what is no JSON (RFC 8259)
-    or nested too deeply.
+    Raise ``RepeatedKeyError``; ``NoObjectError``; ``ValueError`` for a text that is no JSON
+    (RFC 8259), or nested too deeply.
     """
     try:
         values = json.loads(
@@ -36,19 +36,19 @@ def read_strict_object(text: str) -> JsonObject:
         )
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
     if not isinstance(values, dict):
         raise NoObjectError("it is no object")
     return values
 
 
 def _object_of_unique_keys(pairs: list[tuple[str, Any]]) -> JsonObject:
-    document = dict(pairs)
-    if len(document) != len(pairs):
-        repeated = next(
-            name for name, count in Counter(name for name, _ in pairs).items() if count > 1
-        )
-        raise RepeatedKeyError(f"the key {repeated[:_MAX_SHOWN]!r} stands twice in one object.")
-    return document
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        counts = Counter(name for name, _ in pairs)
+        repeated = [name for name, count in counts.items() if count > 1]
+        raise RepeatedKeyError(f"the key {repeated[0][:_MAX_SHOWN]!r} stands twice in one object.")
+    return members
 
 
 def _refuse_constant(name: str) -> Any:

@@ -1,12 +1,12 @@
 """toolhost.yml: the settings of a tools host (docs/spec/tools-host.md "toolhost.yml").
 
-An operator writes it, or the compiler for a pod, and the host reads it. Keys, defaults, limits and
-descriptions are here and nowhere else: the grammar of the pod file is made from these models
+An operator writes it, or the compiler does for a pod, and the host reads it. Keys, defaults, limits
+and descriptions are here and nowhere else: the grammar of the pod file is made from these models
 (``claw_compile/grammar/tools_host.py``).
 
-Rules. A credential is never in the file: it is a variable or a file that the host has. Sizes are
-bytes, times are seconds. What only the host's machine can tell, its ``HostMachine`` tells: the host
-passes it as the context of ``ToolHostFile.model_validate``.
+Rules. A credential is never in the file: the file names a variable or a file of the host. Sizes are
+bytes, times are seconds. Some values can be checked on the host's machine only, by a
+``HostMachine``: the host passes it as the context of ``ToolHostFile.model_validate``.
 """
 
 import re
@@ -43,7 +43,7 @@ NAMESPACE: Final = "[a-z0-9][a-z0-9-]{0,31}"
 """The name of a server or provider. It has no ``_``: tools are ``{namespace}__{tool}``."""
 RESERVED_NAMESPACE: Final = "builtin"
 PROTECTED: Final = (
-    ".git",  # As a file it says where git finds the others
+    ".git",  # A file of that name tells git where to find the folder
     ".git/hooks/",
     ".git/config",
     ".gitconfig",
@@ -108,7 +108,7 @@ class Credential(NamedTuple):
 
 
 def _machine(info: ValidationInfo) -> HostMachine:
-    """Return the machine. It must be given for a value that only it can read."""
+    """Return the machine. Who validates a value that only the machine can read must pass it."""
     assert info.context is not None
     machine: HostMachine = info.context
     return machine
@@ -128,11 +128,11 @@ def parse_size(text: str) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
-def _size(value: Any) -> Any:
+def _read_size(value: Any) -> Any:
     return parse_size(value) if isinstance(value, str) else value
 
 
-def _credential(value: Any, info: ValidationInfo) -> Credential:
+def _read_credential(value: Any, info: ValidationInfo) -> Credential:
     match value:
         case Credential():
             return value
@@ -145,12 +145,12 @@ def _credential(value: Any, info: ValidationInfo) -> Credential:
     )
 
 
-def _secret(value: Any, info: ValidationInfo) -> Secret:
-    return value if isinstance(value, Secret) else _credential(value, info).secret
+def _read_secret(value: Any, info: ValidationInfo) -> Secret:
+    return value if isinstance(value, Secret) else _read_credential(value, info).secret
 
 
-def _token(value: Any, info: ValidationInfo) -> Credential:
-    credential = _credential(value, info)
+def _read_token(value: Any, info: ValidationInfo) -> Credential:
+    credential = _read_credential(value, info)
     if not _TOKEN.fullmatch(credential.secret.reveal()):
         raise ValueError(
             "a token has no spaces, and only the letters, digits and signs of ASCII: make "
@@ -160,36 +160,38 @@ def _token(value: Any, info: ValidationInfo) -> Credential:
     return credential
 
 
-def _secret_text(value: Any, info: ValidationInfo) -> Secret:
+def _read_secret_text(value: Any, info: ValidationInfo) -> Secret:
     if not isinstance(value, str):
-        return _secret(value, info)
+        return _read_secret(value, info)
     return Secret(_REFERENCE.sub(lambda match: _machine(info).read_variable(match[1]), value))
 
 
-def _redis_url(value: Any, info: ValidationInfo) -> Secret:
-    url = _secret_text(value, info)
+def _read_redis_url(value: Any, info: ValidationInfo) -> Secret:
+    url = _read_secret_text(value, info)
     if not url.reveal().startswith(_REDIS_SCHEMES):
         raise ValueError("this is no redis:// or rediss:// URL: write redis://HOST:PORT/0")
     return url
 
 
-def _url(value: str, info: ValidationInfo) -> str:
+def _check_url(value: str, info: ValidationInfo) -> str:
     if info.context is not None:
         _machine(info).check_url(value)
     return value
 
 
-def _host(value: str, info: ValidationInfo) -> str:
-    return value if info.context is None else _machine(info).normalize_host(value)
+def _normalize_host(value: str, info: ValidationInfo) -> str:
+    if info.context is None:
+        return value
+    return _machine(info).normalize_host(value)
 
 
-def _folder(value: Any, info: ValidationInfo) -> Any:
+def _find_folder(value: Any, info: ValidationInfo) -> Any:
     if not isinstance(value, str) or not value:
         return value
     return _machine(info).find_folder(value)
 
 
-def _namespace(name: str, info: ValidationInfo) -> str:
+def _check_namespace(name: str, info: ValidationInfo) -> str:
     if not re.fullmatch(NAMESPACE, name):
         raise ValueError(f"the name of a server is {NAMESPACE}, without '_': give it another name")
     if name == RESERVED_NAMESPACE:
@@ -201,7 +203,7 @@ def _namespace(name: str, info: ValidationInfo) -> str:
     return name
 
 
-def _url_path(value: str) -> str:
+def _check_url_path(value: str) -> str:
     if not _URL_PATH.fullmatch(value) or value in _HEALTH_PATHS:
         raise ValueError(
             "the path starts with '/', has no '?', '#' or space, and is not that of the "
@@ -210,29 +212,30 @@ def _url_path(value: str) -> str:
     return value
 
 
-def _named(pattern: str) -> StringConstraints:
+def _matching(pattern: str) -> StringConstraints:
+    """Return the rule that all of a text matches the pattern."""
     return StringConstraints(pattern=f"^{pattern}$")
 
 
 type Word = Annotated[str, StringConstraints(min_length=1)]
-type Size = Annotated[int, BeforeValidator(_size), Field(ge=MIN_SIZE)]
+type Size = Annotated[int, BeforeValidator(_read_size), Field(ge=MIN_SIZE)]
 type Port = Annotated[int, Field(ge=1, le=MAX_PORT)]
-type Url = Annotated[str, AfterValidator(_url)]
-type HostName = Annotated[str, AfterValidator(_host)]
-type UrlPath = Annotated[str, AfterValidator(_url_path)]
-type VariableName = Annotated[str, _named(VARIABLE_NAME)]
-type HeaderName = Annotated[str, _named(HEADER_NAME)]
+type Url = Annotated[str, AfterValidator(_check_url)]
+type HostName = Annotated[str, AfterValidator(_normalize_host)]
+type UrlPath = Annotated[str, AfterValidator(_check_url_path)]
+type VariableName = Annotated[str, _matching(VARIABLE_NAME)]
+type HeaderName = Annotated[str, _matching(HEADER_NAME)]
 type ChannelName = Annotated[str, StringConstraints(min_length=1)]
-type Namespace = Annotated[str, AfterValidator(_namespace)]
+type Namespace = Annotated[str, AfterValidator(_check_namespace)]
 type Glob = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_*?-]{1,64}$")]
-type Folder = Annotated[Path, BeforeValidator(_folder)]
-type CredentialSecret = Annotated[Secret, PlainValidator(_secret)]
+type Folder = Annotated[Path, BeforeValidator(_find_folder)]
+type CredentialSecret = Annotated[Secret, PlainValidator(_read_secret)]
 """``{env: NAME}`` or ``{file: PATH}``."""
-type Token = Annotated[Credential, PlainValidator(_token)]
+type Token = Annotated[Credential, PlainValidator(_read_token)]
 """The same, as a bearer token of one principal."""
-type SecretText = Annotated[Secret, PlainValidator(_secret_text)]
+type SecretText = Annotated[Secret, PlainValidator(_read_secret_text)]
 """A text, in which ``${NAME}`` is a variable of the host; or a credential."""
-type RedisUrl = Annotated[Secret, PlainValidator(_redis_url)]
+type RedisUrl = Annotated[Secret, PlainValidator(_read_redis_url)]
 """The same, as the URL of a Redis or Valkey."""
 
 

@@ -1,7 +1,6 @@
-"""The tool loop at run time (docs/spec/mediation.md): what happens to a runner's request between
-the runner and its provider.
+"""The proxy at run time: what happens to a runner's request before its provider gets it.
 
-Read in this order: ``model`` and ``talk`` (the words), ``judge`` (every rule), ``turn`` (the
-sequence), ``dialects`` (the wire), ``io`` (the only folder that awaits, beside ``mitm``),
-``mediator`` (where all of it is put together).
+Read in this order: ``core.types`` (the words), ``core.judge`` (every rule of docs/spec/mediation.md
+section 4), ``core.turn`` (the sequence), ``dialects`` (the wire), ``turns`` (one turn from its
+request to its answer), ``mediator`` (where all of it is put together), ``mitm`` (the host).
 """

@@ -1,13 +1,16 @@
-"""Files that may change at any time: read again when their version changes, and
-never while half written.
+"""Files that may change at any time.
+
+They are read again when their version changes, and never while half written.
 
 A version has the ctime too, which nobody can set back: a file that was written in place, or copied
 with the old one's times, may have the same inode, mtime and size.
 """
 
 import errno
+import math
 import os
 import stat
+import time
 from pathlib import Path
 
 from claw_contract.secret import Secret, SecretRef
@@ -46,6 +49,32 @@ def read_file(name: str | Path, dir_fd: int | None = None) -> bytes:
         return file.read()
 
 
+class LookTimer:
+    """The time at which files are looked at again: at most once in so many seconds.
+
+    A stat gives the interpreter's lock away, so that one for each file and request costs more than
+    its own time.
+    """
+
+    __slots__ = ("_due_at", "_seconds")
+
+    def __init__(self, seconds: float) -> None:
+        """With 0 seconds, the files are looked at whenever somebody asks for them."""
+        self._seconds = seconds
+        self._due_at = -math.inf
+
+    def is_due(self) -> bool:
+        return time.monotonic() >= self._due_at
+
+    def restart(self) -> None:
+        """Note that the files are looked at now."""
+        self._due_at = time.monotonic() + self._seconds
+
+    def reset(self) -> None:
+        """Make the next look due."""
+        self._due_at = -math.inf
+
+
 class MissingCredentialError(Exception):
     """A reference to a credential file that does not exist or can't be read."""
 
@@ -57,6 +86,7 @@ def resolve_secret(secrets: Path, value: Secret | SecretRef) -> Secret:
     """
     if isinstance(value, Secret):
         return value
+
     try:
         return Secret(read_file(secrets / value.secret).decode().strip())
     except (OSError, ValueError) as error:

@@ -87,10 +87,11 @@ class DialectEndpoint(NamedTuple):
     dialect: Dialect
     only_counts: bool = False  # True if the tokens are to be counted, and no model is asked
     side_request: str | None = None
-    """The rule by which its requests are side requests."""
+    """The rule by which its requests are side requests; None if they are not."""
     may_name_kept: bool = False
-    """True if a request may name a kept object. Then one that can't be read is refused: the id
-    could be anybody's.
+    """True if a request may name a kept object.
+
+    Then one that can't be read is refused: the id in it could be anybody's.
     """
 
 
@@ -125,10 +126,11 @@ DIALECTS: Final[Mapping[Endpoint, DialectEndpoint]] = {
     ),
 }
 """By the end of the POST's path."""
-_PREPARATION_SECONDS = 1.0  # Some five hundred agents; others are read when they ask
+_PREPARATION_SECONDS = 1.0  # For some five hundred agents; others are read when they ask
 _MAX_INLINE_BYTES = 256 << 10
 """Bytes of a body that are redacted in the event loop; a longer body is redacted in a thread."""
-_MAX_REDACTED_TEXT = 1 << 20  # Bytes of a text in a body of more than 4 MiB that is decoded
+_MAX_REDACTED_TEXT = 1 << 20
+"""Bytes of a text that is decoded to redact it, in a body of more than 4 MiB."""
 _LONG_TEXT = "a text of more than 1 MiB holds the agent's own token: take the token out of it"
 
 
@@ -143,46 +145,60 @@ class Mediator:
         peers: Peers | None = None,
         before: State | None = None,
     ) -> None:
-        """Build everything from the settings; ``before`` is the state of the mediator that this one
-        replaces.
+        """Build everything from the settings.
+
+        ``before`` is the state of the mediator that this one replaces.
 
         Raise ``ValueError`` with one line for a state that can't be opened, or a bad base URL.
         """
         self._settings = settings
         self._log = log
+        self._stops = False
+        self._problem: str | None = None  # Why the proxy is not ready, as last logged
+
+        # What is redacted: of the pod, and in each agent's requests
+        self._secrets: set[Secret] = set()
+        self._known = Redactor(())
+        self._redactors: dict[str, _RequestRedactor] = {}
+
+        # Who is asked: the providers and services, for the agents
+        auth = AuthPaths(settings.auth, settings.key_states)
         self.registry = ProviderRegistry(
-            AuthPaths(settings.auth, settings.key_states), settings.hosts, log, env
+            auth, settings.hosts, log, env, look_seconds=settings.file_look
         )
         self._peers = peers or Peers(
             ProviderFailover(self.registry, log), ToolExecutor(settings.secrets, log)
         )
-        self._agents = AgentDirectory(settings.context, log, self._note_change)
+        self._agents = AgentDirectory(settings.context, log, self._note_change, settings.file_look)
+
+        # What outlives a turn, and what a prompt is given
         self.state = open_state(settings.state, log, before, settings.pod)
-        self._budgets = Budgets(
-            self.state.spending, PriceList(settings.auth, log), log, settings.budget_fail_mode
-        )
+        prices = PriceList(settings.auth, log, settings.file_look)
+        self._budgets = Budgets(self.state.spending, prices, log, settings.budget_fail_mode)
         self._prompt = PromptContext.of(settings, log, _feed_question())
-        self._history: History | None = None
-        if settings.history is not None:
-            directory = workers.own_history(settings.history)
-            self._history = History(directory, settings.history_max_bytes, settings.history_files)
-
+        self._history = _own_history(settings)
         recorder = Recorder(self._history, log, self._budgets, self._prompt.retain)
-        paths = self._paths = PathTables(self.registry, settings.paths, log)
-        routing = Router(self.registry, paths, log)
 
-        store, upstream = self.state.ownership, self._peers.upstream
+        # Where a request goes
+        self._paths = PathTables(self.registry, settings.paths, log)
+        routing = Router(self.registry, self._paths, log)
+
+        # What a provider keeps, and whose it is
+        store = self.state.ownership
         self._ownership = Ownership(store, log, settings.stored_ids)
-        self._objects = ProviderObjects(store, log, paths, settings.stored_ids)
+        self._objects = ProviderObjects(store, log, self._paths, settings.stored_ids)
         owners = Owners(self._ownership, self._objects)
 
-        self.passthrough = Passthrough(self.registry, routing, paths, recorder, owners)
+        # Requests that are not mediated
+        upstream = self._peers.upstream
+        self.passthrough = Passthrough(self.registry, routing, self._paths, recorder, owners)
         lists = ObjectLists(upstream, routing, self._objects)
-        self.other_paths = OtherPaths(self.passthrough, paths, self._budgets, owners, lists)
+        self.other_paths = OtherPaths(self.passthrough, self._paths, self._budgets, owners, lists)
         self._kept_objects = KeptObjects(
             upstream, routing, owners, self.passthrough, kept_responses
         )
 
+        # Turns, and calls that runners make themselves
         parts = TurnParts(
             peers=self._peers,
             recorder=recorder,
@@ -198,17 +214,13 @@ class Mediator:
         calls = NativeCalls(self._peers, recorder, self.state.journal)
         self._broker = Broker(calls, log, self._agents)
 
-        self._problem: str | None = None  # Why the proxy is not ready, as last logged
-        self._stops = False
-        self._secrets: set[Secret] = set()
-        self._known = Redactor(())
-        self._redactors: dict[str, _RequestRedactor] = {}
-
     def missing(self) -> str | None:
-        """Return in one line, with the remedy, what keeps the proxy from starting; None if nothing
-        does, or it may yet come.
+        """Return in one line, with the remedy, what keeps the proxy from starting.
+
+        None if nothing does, or what is missing may yet come.
         """
         problems: list[str] = []
+
         context = self._settings.context
         if not context.is_dir():
             problems.append(
@@ -220,13 +232,15 @@ class Mediator:
                 f"the context directory {str(context)!r} can't be read (let the proxy's "
                 "user list it)"
             )
-        usable = any(provider.is_usable for provider in self.registry.all().values())
-        if not usable and not self.registry.may_be_filled:
+
+        is_any_usable = any(provider.is_usable for provider in self.registry.all().values())
+        if not is_any_usable and not self.registry.may_be_filled:
             names = ", ".join(KEY_VARIABLES)
-            nowhere = (
+            no_key = (
                 f"no provider has a key (set one of {names}, or CLAW_AUTH_DIR with providers.json)"
             )
-            problems.append(self.registry.problem or nowhere)
+            problems.append(self.registry.problem or no_key)
+
         if self._history is not None and not self._history.is_writable():
             problems.append(
                 f"no history can be written in {str(self._history.directory)!r} "
@@ -247,6 +261,7 @@ class Mediator:
             agents = self._agents.ids()
         except UnreadableDirectoryError as error:
             return str(error)
+
         if agents and not any(map(self._find_readable, agents)):
             return "no agent's context can be read"
         if not self.registry.has_usable_key():
@@ -256,23 +271,22 @@ class Mediator:
         return None
 
     async def prepare(self) -> None:
-        """Do beforehand, for a short time, what the first requests would wait for: read the agents'
-        files, open the state.
+        """Read the agents' files and open the state, so that the first requests need not wait.
+
+        It takes a short time at most. What fails here, or takes too long, requests will report.
         """
         until = time.monotonic() + _PREPARATION_SECONDS
-        # What fails here, or takes too long, requests will report.
         with suppress(OSError, UnreadableDirectoryError):
             for agent_id in self._agents.ids():
                 if time.monotonic() > until:
                     return
                 self._agents.find(agent_id)
+
             async with asyncio.timeout(_PREPARATION_SECONDS):
                 await self._not_ready()
 
     async def _fleet_not_ready(self) -> str | None:
-        """Return in one line what keeps the whole proxy from working: this process, or another
-        worker.
-        """
+        """Return in one line what keeps the whole proxy from working, all workers included."""
         problem = await self._not_ready()
         worker = workers.current()
         if problem is not None or worker is None:
@@ -280,16 +294,18 @@ class Mediator:
         return await worker.find_problem()
 
     async def reply_readiness(self, _question: bytes) -> bytes:
-        """Return what a sibling is told: why this process is not ready; empty where it is."""
-        return (await self._not_ready() or "").encode()
+        """Tell a sibling why this process is not ready; return empty bytes if it is."""
+        problem = await self._not_ready()
+        return (problem or "").encode()
 
     async def reply_feed(self, question: bytes) -> bytes:
         """Return what a sibling asks for: our copy of an agent's feed; empty if there is none."""
         return self._prompt.feeds.reply(question)
 
     def _note_change(self, agent_id: str) -> None:
-        """End an agent's MCP sessions with services, and tell its own clients: its files have
-        changed.
+        """Follow a change of an agent's files.
+
+        Its MCP sessions with services are ended, and its own MCP clients are told.
         """
         self._peers.services.release(agent_id)
         self._broker.note_change(agent_id)
@@ -305,8 +321,9 @@ class Mediator:
         return len(self._turns) + len(self._broker)
 
     async def own(self, request: Request) -> RunnerResponse | None:
-        """Answer what needs no credential: ``/health`` and ``/ready`` on the proxy's own port, and
-        ``HEAD /``.
+        """Answer what needs no credential; return None for all other requests.
+
+        ``/health`` and ``/ready`` are answered on the proxy's own port, ``HEAD /`` on any.
         """
         if request.method == "HEAD" and request.bare_path == "/":  # Claude Code asks this first.
             return respond_json(200, {})
@@ -362,7 +379,7 @@ class Mediator:
 
         Cancelled when the runner leaves.
         """
-        if self._stops:  # while its body was on the way
+        if self._stops:  # since its head arrived
             return refuse_stopping(request.path)
         if request.body and request.method.upper() in BODYLESS:
             return self._paths.refuse_body(admitted.agent, request)
@@ -464,10 +481,10 @@ class Mediator:
             return None
 
     def redactor(self, admitted: Identity) -> Redactor:
-        """Return the redactor of a request: no service, prompt, runner, history or log may see its
-        secrets.
+        """Return the redactor of a request, which knows all of its secrets.
 
-        It is made again when the providers, the agent's files or its token have changed.
+        No service, prompt, runner, history or log may see one of them. The redactor is made again
+        when the providers, the agent's files or its token have changed.
         """
         agent, providers = admitted.agent, self.registry.all()
         latest = self._redactors.get(agent.id)
@@ -477,8 +494,9 @@ class Mediator:
         return latest.redactor
 
     def secrets(self, admitted: Identity) -> list[Secret]:
-        """Return the secrets of a request, its providers' and its agent's, and protect the log from
-        them.
+        """Return the secrets of a request: its providers' and its agent's.
+
+        The log redacts them from now on.
         """
         secrets = [
             *self.registry.secrets(),
@@ -490,10 +508,20 @@ class Mediator:
         return secrets
 
 
+def _own_history(settings: Settings) -> History | None:
+    """Return the history that this process writes; None if the settings want none."""
+    if settings.history is None:
+        return None
+    directory = workers.own_history(settings.history)
+    return History(directory, settings.history_max_bytes, settings.history_files)
+
+
 def _feed_question() -> AskWorkers | None:
-    """Return how all workers of this proxy are asked for a feed; None where it is one process."""
+    """Return a function that asks all workers for a feed; None if this process is the proxy."""
     worker = workers.current()
-    return None if worker is None else partial(worker.ask_all, "feed")
+    if worker is None:
+        return None
+    return partial(worker.ask_all, "feed")
 
 
 def _endpoint_of(match: PathMatch | None) -> DialectEndpoint | None:
@@ -504,8 +532,9 @@ def _endpoint_of(match: PathMatch | None) -> DialectEndpoint | None:
 
 
 def _find_object(request: Request) -> KeptPath | None:
-    """Return the kept object that the path names; None for other paths, and for one that makes
-    something new.
+    """Return the kept object that the path names.
+
+    None for other paths, and for those that create an object.
     """
     if creates_object(request.method, request.path):
         return None
@@ -513,8 +542,9 @@ def _find_object(request: Request) -> KeptPath | None:
 
 
 async def _without_own_token(admitted: Identity, body: bytes) -> bytes:
-    """Return the body without the agent's own token, which the runner's tools may have printed
-    (``env``).
+    """Return the body without the agent's own token.
+
+    The runner's tools may have printed it, for example by ``env``.
     """
     own = Redactor([admitted.secret])
     if len(body) < _MAX_INLINE_BYTES:

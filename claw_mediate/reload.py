@@ -1,5 +1,6 @@
-"""Status of agents and providers for the operator, and what a reload changed: names
-and problems, never a secret.
+"""Status of agents and providers for the operator, and what a reload changed.
+
+The text has names and problems, and never a secret.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -32,12 +33,11 @@ def _describe(agents: AgentDirectory, agent_id: str) -> Iterator[str]:
         )
         for tool in agent.granted:
             yield f"  {as_line(tool.name)} · {tool.effect} · {as_line(tool.execution.service)}"
+
     for problem in agents.problems(agent_id):
-        name = (
-            as_line(problem.name)
-            if problem.kind == "file"
-            else f"{problem.kind} {as_line(problem.name)}"
-        )
+        name = as_line(problem.name)
+        if problem.kind != "file":
+            name = f"{problem.kind} {name}"
         yield f"  problem: {name}: {printable(problem.reason)}"
 
 
@@ -50,47 +50,60 @@ def reload_files(
 
     ``release`` is called with the id of each agent that has changed.
     """
-    agents.ids()  # if they can't be listed, what is known of them stays
-    old_agents, old_providers = agents.clear_cache(), registry.clear_cache()
+    agents.ids()  # raises before the cache is cleared: what is known of the agents stays
+    old_agents = agents.clear_cache()
+    old_providers = registry.clear_cache()
     new_agents = {agent_id: agents.find(agent_id) for agent_id in agents.ids()}
-    for agent_id in {*old_agents, *new_agents}:
+
+    changes: list[str] = []
+    for agent_id in sorted({*old_agents, *new_agents}):
         if old_agents.get(agent_id) != new_agents.get(agent_id):
             release(agent_id)
-    changes = [
-        change
-        for agent_id in sorted({*old_agents, *new_agents})
-        for change in _agent_changes(agent_id, old_agents, new_agents)
-    ]
+        changes += _agent_changes(agent_id, old_agents, new_agents)
+
     new_providers = registry.all()
-    changes += [
-        f"provider {name} {change}"
-        for name in sorted({*old_providers, *new_providers})
-        for change in _provider_changes(old_providers.get(name), new_providers.get(name))
-    ]
-    return [*changes, *([registry.problem] if registry.problem else [])]
+    for name in sorted({*old_providers, *new_providers}):
+        for change in _provider_changes(old_providers.get(name), new_providers.get(name)):
+            changes.append(f"provider {name} {change}")
+
+    if registry.problem:
+        changes.append(registry.problem)
+    return changes
 
 
 def _agent_changes(
     agent_id: str, before: Mapping[str, Agent | None], after: Mapping[str, Agent | None]
 ) -> Iterator[str]:
-    old, new = before.get(agent_id), after.get(agent_id)
+    """Yield at most one line about an agent: one that can't be read is None in both mappings."""
+    old = before.get(agent_id)
+    new = after.get(agent_id)
     if agent_id not in after:
         yield f"{agent_id}: removed"
     elif new is None:
-        yield f"{agent_id}: can't be read" + ("; refused from now on" if old is not None else "")
+        consequence = "; refused from now on" if old is not None else ""
+        yield f"{agent_id}: can't be read{consequence}"
     elif old is None:
-        yield (
-            f"{agent_id}: {'readable again' if agent_id in before else 'added'}, "
-            f"{_count(len(new.granted), 'tool')}"
-        )
+        how = "readable again" if agent_id in before else "added"
+        yield f"{agent_id}: {how}, {_count(len(new.granted), 'tool')}"
     elif old != new:
-        were, are = ({tool.name: tool for tool in agent.granted} for agent in (old, new))
-        changes = [f"+ {name}" for name in are if name not in were]
-        changes += [f"- {name}" for name in were if name not in are]
-        changes += [f"{name} changed" for name in are if name in were and are[name] != were[name]]
-        if _without_tools(old) != _without_tools(new):
-            changes.append("settings other than tools changed")
-        yield f"{agent_id}: {as_line(', '.join(changes)) or 'compiled again, unchanged'}"
+        changes = ", ".join(_differences(old, new))
+        yield f"{agent_id}: {as_line(changes) or 'compiled again, unchanged'}"
+
+
+def _differences(old: Agent, new: Agent) -> Iterator[str]:
+    """Yield each tool that changed, and whether anything else did."""
+    were = {tool.name: tool for tool in old.granted}
+    are = {tool.name: tool for tool in new.granted}
+    added = [name for name in are if name not in were]
+    removed = [name for name in were if name not in are]
+    changed = [name for name in are if name in were and are[name] != were[name]]
+
+    yield from (f"+ {name}" for name in added)
+    yield from (f"- {name}" for name in removed)
+    yield from (f"{name} changed" for name in changed)
+
+    if _without_tools(old) != _without_tools(new):
+        yield "settings other than tools changed"
 
 
 def _without_tools(agent: Agent) -> Agent:
@@ -98,16 +111,19 @@ def _without_tools(agent: Agent) -> Agent:
 
 
 def _provider_changes(old: Provider | None, new: Provider | None) -> Iterator[str]:
-    if old is None or new is None:
-        if old is not new:
-            yield "was removed" if new is None else f"was added with {_count(len(new.keys), 'key')}"
-    elif old != new:
-        if replace(old, keys=()) != replace(new, keys=()):
-            yield "has a new configuration"
-        elif (were := _key_names(old)) != (are := _key_names(new)):
-            yield f"has keys {are} (before: {were})"
-        else:
-            yield "has the same key names, but keys or key states changed"
+    if old == new:
+        return
+
+    if new is None:
+        yield "was removed"
+    elif old is None:
+        yield f"was added with {_count(len(new.keys), 'key')}"
+    elif replace(old, keys=()) != replace(new, keys=()):
+        yield "has a new configuration"
+    elif _key_names(old) != _key_names(new):
+        yield f"has keys {_key_names(new)} (before: {_key_names(old)})"
+    else:
+        yield "has the same key names, but keys or key states changed"
 
 
 def _key_names(provider: Provider) -> str:
@@ -115,4 +131,5 @@ def _key_names(provider: Provider) -> str:
 
 
 def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    ending = "" if number == 1 else "s"
+    return f"{number} {noun}{ending}"

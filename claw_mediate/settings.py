@@ -15,12 +15,10 @@ from claw_state.url import Place, parse_place
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting: the option ``cllama_NAME``, the environment variable, the default, and the help
-    text.
-    """
+    """One setting."""
 
-    name: str
-    env: str
+    name: str  # Of the option, without ``cllama_``
+    env: str  # The environment variable
     default: str
     help: str
     is_word: bool = False
@@ -74,7 +72,8 @@ SETTINGS = (
         is_secret=True,
     ),
     Setting("pod", "CLAW_POD", "", "Name of the pod."),
-    # Loopback, and no way out: who wants more says so. Compiled files and the image do.
+    # By default only loopback, and no other hosts. Who wants more says so: compiled files and the
+    # image do.
     Setting(
         "listen",
         "LISTEN_ADDR",
@@ -141,6 +140,13 @@ SETTINGS = (
         "CLLAMA_KEEP_BYTES",
         "268435456",
         "How many bytes of flows mitmweb and the console keep.",
+    ),
+    Setting(
+        "file_look_ms",
+        "CLLAMA_FILE_LOOK_MS",
+        "50",
+        "Time for which a look at the agents' files, providers.json and prices.json holds, in "
+        "milliseconds; 0: each request looks.",
     ),
     Setting(
         "keepalive_ms",
@@ -254,13 +260,10 @@ type KeepaliveKind = Literal["auto", "comment", "native", "off"]
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The keepalive of a stream.
+    """The keepalive of a stream."""
 
-    ``first``: seconds until its headers are sent; ``every``: longest silence in seconds.
-    """
-
-    first: float
-    every: float
+    first: float  # Seconds until its headers are sent
+    every: float  # Longest silence in seconds
     kind: KeepaliveKind
 
 
@@ -276,30 +279,35 @@ class Settings:
     history_max_bytes: int
     history_files: int
     state: Place
+    stored_ids: Literal["own", "any"]
     pod: str
+
     hosts: dict[str, str]
     paths: tuple[OpenedPath, ...]
     ca: Path | None
     egress: Literal["allow", "deny"]
     egress_networks: tuple[Network, ...]
+    budget_fail_mode: Literal["open", "closed"]
+
     max_agent_body_bytes: int
     max_body_bytes: int
-    dispatch: Literal["fast", "plain"]
     keep_flows: int
     keep_bytes: int
-    keepalive: float
-    keepalive_first: float
+    file_look: float  # Seconds
+    drain: float  # Seconds
+    dispatch: Literal["fast", "plain"]
+    metrics: ListenAddress | None
+
+    keepalive: float  # Seconds
+    keepalive_first: float  # Seconds
     keepalive_openai: KeepaliveKind
     keepalive_responses: KeepaliveKind
     keepalive_anthropic: KeepaliveKind
+
     feed_bytes: int
     feeds_bytes: int
     feed_seconds: float
     time_line: bool
-    drain: float
-    budget_fail_mode: Literal["open", "closed"]
-    stored_ids: Literal["own", "any"]
-    metrics: ListenAddress | None
 
     def pace(self, dialect: str) -> Pace:
         """Return the keepalive of a dialect's streams."""
@@ -317,6 +325,7 @@ class Settings:
         Raise ``ValueError`` with one line that names the setting and what it takes.
         """
         return cls(
+            # Directories and stores
             context=Path(values["context"]),
             auth=Path(values["auth"]),
             key_states=Path(values["key_states"] or Path(values["auth"], "key-states")),
@@ -325,17 +334,25 @@ class Settings:
             history_max_bytes=_positive(values, "history_max_bytes"),
             history_files=_between(values, "history_files", 1, 100),
             state=_place(values["state"]),
+            stored_ids=_word(values, "stored_ids", "own", "any"),
             pod=values["pod"],
+            # What is governed, and what happens to the rest
             hosts=_hosts(values["hosts"]),
             paths=_paths(values["paths"]),
             ca=Path(values["ca"]).expanduser() if values["ca"] else None,
             egress=_word(values, "egress", "allow", "deny"),
             egress_networks=_networks(values, "egress_networks"),
+            budget_fail_mode=_word(values, "budget_fail_mode", "open", "closed"),
+            # Bounds of the process
             max_agent_body_bytes=_positive(values, "max_agent_body_bytes"),
             max_body_bytes=_positive(values, "max_body_bytes"),
-            dispatch=_word(values, "dispatch", "fast", "plain"),
             keep_flows=_positive(values, "keep_flows"),
             keep_bytes=_positive(values, "keep_bytes"),
+            file_look=_between(values, "file_look_ms", 0, 60_000) / 1000,
+            drain=_between(values, "drain_ms", 1, 600_000) / 1000,
+            dispatch=_word(values, "dispatch", "fast", "plain"),
+            metrics=_listener(values, "metrics"),
+            # Streams
             keepalive=_positive(values, "keepalive_ms") / 1000,
             keepalive_first=_positive(values, "keepalive_first_ms") / 1000,
             keepalive_openai=_word(values, "keepalive_openai", "comment", "native", "off"),
@@ -343,14 +360,11 @@ class Settings:
                 values, "keepalive_responses", "auto", "comment", "native", "off"
             ),
             keepalive_anthropic=_word(values, "keepalive_anthropic", "comment", "native", "off"),
+            # Prompts
             feed_bytes=_positive(values, "feed_max_response_bytes"),
             feeds_bytes=_positive(values, "feed_max_total_bytes"),
             feed_seconds=_between(values, "feed_fetch_timeout_ms", 100, 120_000) / 1000,
             time_line=_word(values, "time_line", "off", "on") == "on",
-            drain=_between(values, "drain_ms", 1, 600_000) / 1000,
-            budget_fail_mode=_word(values, "budget_fail_mode", "open", "closed"),
-            stored_ids=_word(values, "stored_ids", "own", "any"),
-            metrics=_listener(values, "metrics"),
         )
 
 
@@ -365,6 +379,7 @@ def parse_address(text: str, name: str) -> tuple[str, int]:
 def _listener(values: dict[str, str], name: str) -> ListenAddress | None:
     if not values[name]:
         return None
+
     host, port = parse_address(values[name], name)
     return ListenAddress(host.removeprefix("[").removesuffix("]"), port)
 
@@ -401,19 +416,21 @@ def _positive(values: dict[str, str], name: str) -> int:
 
 
 def _between(values: dict[str, str], name: str, minimum: int, maximum: int) -> int:
-    number = _positive(values, name)
-    if not minimum <= number <= maximum:
+    text = values[name]
+    if not text.isdecimal() or not minimum <= int(text) <= maximum:
         raise ValueError(
-            f"cllama_{name} takes a whole number from {minimum} to {maximum}, not {values[name]!r}"
+            f"cllama_{name} takes a whole number from {minimum} to {maximum}, not {text!r}"
         )
-    return number
+    return int(text)
 
 
 def _word[T: str](values: dict[str, str], name: str, *words: T) -> T:
     for word in words:
         if values[name] == word:
             return word
-    raise ValueError(f"cllama_{name} takes {' or '.join(map(repr, words))}, not {values[name]!r}")
+
+    choices = " or ".join(map(repr, words))
+    raise ValueError(f"cllama_{name} takes {choices}, not {values[name]!r}")
 
 
 def _hosts(text: str) -> dict[str, str]:

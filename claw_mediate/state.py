@@ -1,5 +1,7 @@
-"""The state that ``CLAW_STATE`` names, in one place: the continuity store, the journal, the agents'
-spending, and which of them owns what a provider keeps.
+"""The state that ``CLAW_STATE`` names, in one place.
+
+It is the continuity store, the journal, the agents' spending, and which agent owns what a provider
+keeps.
 
 A damaged or unusable file, or a server that refuses us, keeps the proxy from starting. An
 unreachable server does not: until it is back, requests go on without their hidden rounds, no tool
@@ -62,63 +64,73 @@ def open_state(place: Place, log: EventLog, before: State | None = None, pod: st
                     return _in_file(place, before.database.share())
                 return _in_file(place, Database(path, health=Health(_health_log(log, place))))
             except (OSError, sqlite3.Error) as error:
-                raise ValueError(
-                    f"the state {path!r} can't be opened: {describe_error(error)}"
-                ) from error
+                reason = describe_error(error)
+                raise ValueError(f"the state {path!r} can't be opened: {reason}") from error
         case ServerAddress():
-            log.protect(place.secrets)
-            health = Health(_health_log(log, place))
-            if (problem := probe_server(place)) is not None:
-                health.fail(problem)
-            else:
-                _warn_of_server(place, log, pod)
-            client = ValkeyClient(place, health)
-            journal = ValkeyJournal(client, LeaseOwner.current())
-            return State(
-                ValkeyContinuityStore(client),
-                journal,
-                ValkeySpending(client),
-                ValkeyOwnershipStore(client),
-                place,
-            )
+            return _on_server(place, log, pod)
         case _:
             assert_never(place)
 
 
+def _on_server(place: ServerAddress, log: EventLog, pod: str) -> State:
+    """Return the state on a server, whether it can be reached now or not."""
+    log.protect(place.secrets)
+    health = Health(_health_log(log, place))
+    problem = probe_server(place)
+    if problem is not None:
+        health.fail(problem)
+    else:
+        _warn_of_server(place, log, pod)
+
+    client = ValkeyClient(place, health)
+    return State(
+        ValkeyContinuityStore(client),
+        ValkeyJournal(client, LeaseOwner.current()),
+        ValkeySpending(client),
+        ValkeyOwnershipStore(client),
+        place,
+    )
+
+
 def _warn_of_server(place: ServerAddress, log: EventLog, pod: str) -> None:
-    """Log what an operator must change at a server that is there: it may forget, or
-    is another pod's too.
-    """
-    if (policy := find_eviction_policy(place)) is not None:
+    """Log what an operator must change at a server: it may forget, or it serves another pod too."""
+    policy = find_eviction_policy(place)
+    if policy is not None:
         reason = (
             f"its maxmemory-policy is {policy}: it may forget what must not be done twice; "
             "set noeviction"
         )
         log.event("error", error="state_evicts", place=place.shown, reason=reason)
 
-    if pod and (other := replace_pod_name(place, pod)) is not None:
+    other = replace_pod_name(place, pod) if pod else None
+    if other is not None:
         reason = (
             f"a proxy of the pod {other!r} opened this database before one of {pod!r}: agents of "
-            "one name would share "
-            "conversations, budgets and files; give each pod a number of its own at the end of "
-            "CLAW_STATE, such as /1"
+            "one name would share conversations, budgets and files; give each pod a number of its "
+            "own at the end of CLAW_STATE, such as /1"
         )
         log.event("error", error="state_shared", place=place.shown, reason=reason)
 
 
 def _in_file(place: Place, database: Database) -> State:
+    """Return the state in a database, which is closed if it can't be used."""
     try:
         clock = database.open_clock()
-        journal = SqliteJournal(database, LeaseOwner.current(), clock)
-        ownership = SqliteOwnershipStore(database, clock)
-        store, spending = SqliteContinuityStore(database, clock), SqliteSpending(database, clock)
-        return State(store, journal, spending, ownership, place, database)
+        return State(
+            SqliteContinuityStore(database, clock),
+            SqliteJournal(database, LeaseOwner.current(), clock),
+            SqliteSpending(database, clock),
+            SqliteOwnershipStore(database, clock),
+            place,
+            database,
+        )
     except (OSError, sqlite3.Error):
         database.close()
         raise
 
 
 def _health_log(log: EventLog, place: Place) -> OnHealthChange:
+    """Return a function that logs loss and return of the state."""
 
     def log_change(problem: str | None) -> None:
         if problem is None:

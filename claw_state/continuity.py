@@ -12,10 +12,11 @@ MAX_TURNS = 256
 MAX_AGE_SECONDS = 7 * 24 * 3600.0
 MAX_BYTES = 8 * 1024 * 1024
 MAX_MARKS = 1024
-"""Entries of an agent without hidden messages. The latest are stored, and some more for a while."""
+"""Stored entries of an agent without hidden messages: the latest, and some more for a while."""
 MAX_NAMES = 32
 ID_KIND = "item"  # The kind of a key that is the id of an item
-MAX_CANDIDATES = 64  # Of an agent's entries with equal anchors, so many are read: the latest
+MAX_CANDIDATES = 64
+"""The number of an agent's entries with equal anchors that are read: the latest."""
 EVICTED = b"-"  # Stored in the place of messages that were evicted
 
 
@@ -72,7 +73,7 @@ class StoredRounds:
 class ContinuityStore(Protocol):
     """A persistent store of hidden rounds.
 
-    Every method raises ``StoreError``, except the last two.
+    ``save``, ``find`` and ``mark_used`` raise ``StoreError``.
     """
 
     async def save(self, agent_id: str, anchor: Anchor, session: str, messages: bytes) -> None:
@@ -95,9 +96,11 @@ def join_by_id(entries: Iterable[StoredRounds]) -> list[StoredRounds]:
     found: dict[int, StoredRounds] = {}
     for entry in entries:
         earlier = found.setdefault(entry.id, entry)
-        if entry.anchor.names and earlier is not entry:
-            names = tuple(dict.fromkeys((*earlier.anchor.names, *entry.anchor.names)))
-            found[entry.id] = replace(earlier, anchor=replace(earlier.anchor, names=names))
+        if earlier is entry or not entry.anchor.names:
+            continue
+
+        names = tuple(dict.fromkeys((*earlier.anchor.names, *entry.anchor.names)))
+        found[entry.id] = replace(earlier, anchor=replace(earlier.anchor, names=names))
     return [*found.values()]
 
 

@@ -7,7 +7,7 @@ record_intent    running      a call that may write is about to leave; its outco
 record_result    running      the outcome of that call; it is never run again
 abandon          abandoned    the runner left while a write is in flight; every retry waits
 end              answered     there is an answer, not yet delivered; its steps are deleted
-failed       there is no answer
+end              failed       there is no answer
 mark_delivered   done         the whole answer has left the process
 """
 
@@ -27,13 +27,14 @@ LEASE_LOST = "this turn is not in the journal, or goes on in another process"
 
 type TurnState = Literal["running", "abandoned", "failed", "answered", "done"]
 type AttemptKind = Literal["first", "resumed", "journal_unavailable"]
-"""A first attempt at a turn, one that resumes an earlier one, or one of unknown kind because the
-journal could not be read.
+"""The kind of an attempt at a turn.
+
+``resumed``: it goes on with an earlier attempt. ``journal_unavailable``: the journal could not be
+read, so nobody knows.
 """
 
 MAX_CANDIDATES = 256
-"""Of the turns with equal earlier messages, so many are compared by their last message: the latest.
-"""
+"""The number of turns with equal earlier messages whose last message is compared: the latest."""
 _MESSAGE_DIGEST = re.compile(r"[1-9][0-9]{0,11}:[0-9a-f]{64}")
 _NEW_WORD = re.compile(r"\W|_")
 _NOTE = re.compile(r"[^\S\r\n]*[\r\n\[<({]")
@@ -61,8 +62,9 @@ class RequestFingerprint:
     idempotency_key: str
     """The digest of the runner's ``Idempotency-Key``, which may be any text."""
     alone: bool = False
-    """True if there is no earlier message and no named session: nothing else identifies the
-    conversation.
+    """True if nothing but the last message identifies the conversation.
+
+    There is no earlier message, and no named session.
     """
     latest_turn: str = ""
     """The last turn of the conversation at the provider; "" if the request names none."""
@@ -74,7 +76,10 @@ class RequestFingerprint:
 
     def __post_init__(self) -> None:
         """Compute the digest here, once: long messages are fingerprinted outside the event loop."""
-        end = 0 if self.message_digest else len(self.last_message.rstrip())
+        if self.message_digest:
+            return
+
+        end = len(self.last_message.rstrip())
         if end:
             digest = hashlib.sha256(self.last_message[:end].encode()).hexdigest()
             object.__setattr__(self, "message_digest", f"{end}:{digest}")

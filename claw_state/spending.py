@@ -6,16 +6,15 @@ bucket leaves too early, and ``Retry-After`` is never too short.
 
 A limit in dollars also counts what requests under way may cost. Each has a reservation, which is
 
-    asked for   in the transaction that counts the request; its estimate must fit into the rest of
-                the limit
-    held        at a value of at least the estimate, and of the average cost of this agent's
-                requests; while no cost is known it holds the whole limit, so that one request
-                goes ahead alone
-    settled     it is removed in the transaction that adds the cost
-    renewed     every ``RENEWAL_SECONDS`` by the process that made it
-    lapsed      if it was not renewed for ``LAPSE_SECONDS``, because that process died: the next
-                request of the agent adds its estimate to the spending, and marks it as charged;
-                if the process was only silent, it corrects that
+    made      in the transaction that counts the request; its estimate must fit into the rest of
+              the limit
+    held      at the estimate, or at the average cost of this agent's requests if that is more;
+              while no cost is known it holds the whole limit, so that one request goes ahead alone
+    renewed   every ``RENEWAL_SECONDS``, by the process that made it
+    settled   in the transaction that adds the cost: it is removed
+    lapsed    if it was not renewed for ``LAPSE_SECONDS``, because its process died: the agent's
+              next request adds its estimate to the spending and marks it as charged; if the
+              process was only silent, it corrects that later
 """
 
 import math
@@ -39,7 +38,7 @@ _RETRY_RESERVED_SECONDS = 2
 """The time to wait if only requests under way fill the limit: any may end at any moment."""
 _ROUNDING = 1e-9  # Sums of floats: 0.1 + 0.2 fits into 0.3
 _MIN_BUCKETS = 60
-"""Buckets of a window. But no bucket is longer than a minute or shorter than a second."""
+"""A window has at least so many buckets, unless they would be shorter than a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class Bucket:
     ends: float
     requests: int
     cost: float
-    unknown: int  # Requests whose cost is not known; what ``cost`` has of them is an estimate
+    unknown: int  # Requests whose cost is not known: ``cost`` contains their estimates
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)

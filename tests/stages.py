@@ -20,7 +20,7 @@ STAGES: dict[str, tuple[str, ...]] = {
         "test_examples.py",
         "test_requirements.py",
     ),
-    "desk": ("broker", "mediate", "turns"),
+    "desk": ("mediate", "turns"),
     "loopback": ("attacks", "cli", "failures", "mcp", "state", "tools"),
     "proxy": (
         "certs",

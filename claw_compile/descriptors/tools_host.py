@@ -55,30 +55,33 @@ def describe_tools_host(
     settings = service.tools_host
     assert settings is not None
     held_back = dict(_unregistered(settings))
-    own = built_in_tools()
-    granted = [
-        (_configured(tool, settings), node)
-        for tool, node in _tools_with_nodes(own)
-        if tool.name not in held_back
-    ]
-    if listed is not None:
-        internal = {name for name, server in _servers(settings).items() if _is_internal(server)}
-        for tool, node in _tools_with_nodes(listed):
-            namespace, separator, _ = tool.name.partition(_SEPARATOR)
-            if separator and namespace in internal:
-                held_back[tool.name] = _INTERNAL
-            elif separator:
-                granted.append((tool, node))
+    grantable: list[tuple[DescriptorTool, Node]] = []
 
-    described = _describe(own, listed, granted, held_back)
-    names = {tool.name for tool, _ in granted}
+    own = built_in_tools()
+    for tool, node in _tools_with_nodes(own):
+        if tool.name not in held_back:
+            grantable.append((_configured(tool, settings), node))
+
+    servers = _servers(settings)
+    for tool, node in _tools_with_nodes(listed) if listed is not None else ():
+        server, separator, _ = tool.name.partition(_SEPARATOR)
+        if not separator:
+            continue  # named like a tool of the host itself, whose own tools are the registry's
+
+        if server in servers and _is_internal(servers[server]):
+            held_back[tool.name] = _INTERNAL
+        else:
+            grantable.append((tool, node))
+
+    described = _describe(own, listed, grantable, held_back)
+    names = {tool.name for tool, _ in grantable}
     return Result(described, tuple(_unlisted(service, settings, names)))
 
 
 def _describe(
     own: ServiceDescriptor,
     listed: ServiceDescriptor | None,
-    granted: Sequence[tuple[DescriptorTool, Node]],
+    grantable: Sequence[tuple[DescriptorTool, Node]],
     held_back: Mapping[str, str],
 ) -> ServiceDescriptor:
     """Return the descriptor of the host's own tools with the tools that can be granted instead.
@@ -87,12 +90,12 @@ def _describe(
     """
     assert isinstance(own.descriptor, DescriptorV2)
     reasons = [{"name": name, "reason": reason} for name, reason in sorted(held_back.items())]
-    tools = tuple(tool for tool, _ in granted)
+    tools = tuple(tool for tool, _ in grantable)
     update = {"tools": tools, "discovery": {"ungrantable": reasons}}
 
     root = own.root
     assert isinstance(root, MapNode)
-    nodes = ListNode(tuple(node for _, node in granted), root.span)
+    nodes = ListNode(tuple(node for _, node in grantable), root.span)
     entries = tuple(
         Entry(entry.key, nodes) if entry.key.text == "tools" else entry for entry in root.entries
     )

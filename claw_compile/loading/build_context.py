@@ -248,19 +248,20 @@ def _pairs(line: _Line, rest: str, at: int) -> Iterator[tuple[str, ScalarNode]]:
     if not words:
         return
 
-    name, _, end = words[0]
-    if "=" in name:
+    first, _, first_end = words[0]
+    if "=" in first:
         for word, start, end in words:
-            key, sign, value = word.partition("=")
+            name, sign, value = word.partition("=")
             if sign:
-                yield key, line.node(value, at + start, at + end)
+                yield name, line.node(value, at + start, at + end)
         return
 
-    # The old form: one key, and the rest of the line is its value.
+    # The old form: one name, and the rest of the line is its value.
     if len(words) > 1:
-        value_words = [text for text, _, _ in _words(rest[end:].strip(), line.escape)]
-        start = words[1][1]
-        yield name, line.node(" ".join(value_words), at + start, at + len(rest.rstrip()))
+        value_words = [text for text, _, _ in _words(rest[first_end:].strip(), line.escape)]
+        value_start = words[1][1]
+        value_end = len(rest.rstrip())
+        yield first, line.node(" ".join(value_words), at + value_start, at + value_end)
 
 
 def _words(text: str, escape: str) -> Iterator[tuple[str, int, int]]:

@@ -72,17 +72,26 @@ class DescriptorLookup:
 
             sources = self._sources(service)
             first = self._first(sources)
-            if first is not None:
-                self.files.diagnostics.extend(first.diagnostics)
-                descriptors[name] = self._with_pod_path(service, first.value)
-                # ``sources`` is an iterator: what is left of it are the others.
-                self._compare(service, first.value, sources)
-            elif service.wraps_stdio:
-                help_text = f"run 'claw discover {name}' once, and keep what it writes"
-                message = f"{quote(name)} wraps a stdio server, and has no snapshot of its tools"
-                diagnostic = codes.NO_SNAPSHOT.at(service.name.span, message, help_text=help_text)
-                self.files.diagnostics.append(diagnostic)
+            if first is None:
+                self._report_missing(service)
+                continue
+
+            self.files.diagnostics.extend(first.diagnostics)
+            descriptors[name] = self._with_pod_path(service, first.value)
+            # ``sources`` is an iterator: what is left of it are the others.
+            self._compare(service, first.value, sources)
         return descriptors
+
+    def _report_missing(self, service: ServiceSpec) -> None:
+        """Report a stdio server without a descriptor; another service need not have one."""
+        if not service.wraps_stdio:
+            return
+
+        name = service.name.text
+        message = f"{quote(name)} wraps a stdio server, and has no snapshot of its tools"
+        help_text = f"run 'claw discover {name}' once, and keep what it writes"
+        diagnostic = codes.NO_SNAPSHOT.at(service.name.span, message, help_text=help_text)
+        self.files.diagnostics.append(diagnostic)
 
     def _tools_host(self, service: ServiceSpec) -> ServiceDescriptor:
         """Return the tools of a tools host: its own, and those of its MCP servers.
@@ -186,21 +195,27 @@ class DescriptorLookup:
         file = self._discovered(service, DESCRIPTOR_FILE)
         if file is None:
             return
+
         checked = _read_file(file, "snapshot")
-        differ = self._changes_since(service, checked.value) if checked.value is not None else ()
-        if checked.value is None or not differ:
+        snapshot = checked.value
+        if snapshot is None:
+            yield checked
+            return
+
+        changed = self._changes_since(service, snapshot)
+        if not changed:
             yield checked
             return
 
         # A stale one is better than none: a stdio server can have no other source.
         is_used = service.wraps_stdio
         verdict = "it is used all the same" if is_used else "it is passed over"
-        warning = codes.STALE_SNAPSHOT.at(
-            service.name.span,
-            f"the snapshot of {service.name.text} is of another {' and '.join(differ)}; {verdict}",
-            notes=[Note(checked.value.root.span, "the snapshot is here")],
-            help_text=f"run: claw discover {service.name.text} --update",
-        )
+        name = service.name.text
+        message = f"the snapshot of {name} is of another {' and '.join(changed)}; {verdict}"
+        notes = [Note(snapshot.root.span, "the snapshot is here")]
+        help_text = f"run: claw discover {name} --update"
+        at = service.name.span
+        warning = codes.STALE_SNAPSHOT.at(at, message, notes=notes, help_text=help_text)
         if is_used:
             yield replace(checked, diagnostics=(*checked.diagnostics, warning))
         else:
@@ -226,23 +241,27 @@ class DescriptorLookup:
 
     def _locked_image(self, service: ServiceSpec) -> Iterator[_Candidate]:
         """Yield the descriptor that an image holds, from the lock: a compile asks no Docker."""
+        lock = self.lock
+        if lock is None or lock.services is None:
+            return
+
         name = service.name.text
-        root = self.lock.descriptor(name) if self.lock is not None else None
-        if self.lock is None or self.lock.services is None or root is None:
+        root = lock.descriptor(name)
+        if root is None:
             return
 
-        entry = self.lock.services[name]
+        entry = lock.services[name]
         if entry.image != written_image(service):
-            yield codes.STALE_SNAPSHOT.at(
-                service.name.span,
-                f"{self.lock.file} has the descriptor of another image of {name}; "
-                "it is passed over",
-                notes=[Note(self.lock.place(name), "it is here")],
-                help_text="run: claw lock --images",
+            message = (
+                f"{lock.file} has the descriptor of another image of {name}; it is passed over"
             )
+            notes = [Note(lock.place(name), "it is here")]
+            help_text = "run: claw lock --images"
+            at = service.name.span
+            yield codes.STALE_SNAPSHOT.at(at, message, notes=notes, help_text=help_text)
             return
 
-        checked = read_descriptor(self.lock.file, root)
+        checked = read_descriptor(lock.file, root)
         if checked.value is not None:
             value = replace(checked.value, source="image", digest=entry.digest)
             checked = replace(checked, value=value)

@@ -111,8 +111,9 @@ def variable_inputs(
     One without a value takes it from the environment, by its own name.
     """
     for each in variables(node, lookup):
-        has_no_value = each.node.text == each.name and each.value.tainted
-        refers = (each.name,) if has_no_value else references(each.node.text)
+        # ``variables`` gives a name without a value its own name as its text.
+        takes_own_name = each.node.text == each.name and each.value.tainted
+        refers = (each.name,) if takes_own_name else references(each.node.text)
         yield LeakInput(
             what=f"{each.name} in {what}",
             at=hide_line(each.key),

@@ -24,7 +24,6 @@ from claw_compile.parsing.environment import Lookup, interpolate
 from claw_compile.parsing.node import MapNode, Node, ScalarNode, child, entries_of, items_of
 
 _PRIVATE = (".claw-runtime", ".claw-master", ".claw-ca/private", ".env")
-_FOR_AGENTS = "claw"  # ``.claw-runtime/agents/<id>/claw`` holds what that agent may read
 _PROXY = "cllama"
 _PROXY_VOLUME = re.compile(r"(.*[_-])?claw-(history|state)", re.DOTALL)
 _PROXY_SECRET = re.compile(r"claw-.*", re.DOTALL)
@@ -220,16 +219,15 @@ class PrivatePaths:
     def _build_contexts(self, service: ComposeService) -> Iterator[Exposure]:
         """Yield the additional contexts of a build: a mapping, or a list of ``name=context``."""
         node = child(service.body, "build", "additional_contexts")
-        contexts = [
-            (entry.value, fill_in(entry.value, self.lookup) or "") for entry in entries_of(node)
-        ]
+        for entry in entries_of(node):
+            at = entry.value.span
+            path = _local(fill_in(entry.value, self.lookup) or "")
+            yield Exposure(at, path, with_below=False, directory=service.directory)
+
         for item in items_of(node):
             text = fill_in(item, self.lookup) or ""
-            contexts.append((item, text.partition("=")[2]))
-
-        for each, context in contexts:
-            path = _local(context)
-            yield Exposure(each.span, path, with_below=False, directory=service.directory)
+            path = _local(text.partition("=")[2])
+            yield Exposure(item.span, path, with_below=False, directory=service.directory)
 
     def _mounted_secrets(self, body: MapNode) -> Iterator[Exposure]:
         """Yield the files of secrets and configs, of the service and of its build."""
@@ -267,15 +265,7 @@ def _local(context: str) -> str:
 
 def _exposes(target: Path, private: Path) -> bool:
     """Return whether a mount of ``target`` gives the private path, or a part of it."""
-    if private.is_relative_to(target):
-        return True
-    if not target.is_relative_to(private):
-        return False
-
-    # Below ``.claw-runtime`` the directory of what an agent may read is not private.
-    inside = target.relative_to(private).parts
-    is_for_agents = inside[:1] == ("agents",) and inside[2:3] == (_FOR_AGENTS,)
-    return not is_for_agents
+    return private.is_relative_to(target) or target.is_relative_to(private)
 
 
 def _real(path: Path) -> Path:

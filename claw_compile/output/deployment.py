@@ -9,6 +9,7 @@ from typing import Literal
 
 from claw_compile.grammar.pod import PodSpec
 from claw_compile.identity import derive_key
+from claw_compile.output.emit import digest_input
 from claw_compile.policy.agent import Agent, ResolvedPod
 from claw_compile.policy.topology import PROXY, NetworkTopology, topology
 from claw_contract.secret import Secret
@@ -80,15 +81,11 @@ class Deployment:
         return ordinals or [service]
 
     def digest(self, contents: Mapping[str, bytes]) -> str:
-        """Return a digest that changes with a name or a byte of the contents.
+        """Return a keyed digest, 32 hex digits, that changes with a name or a byte of the contents.
 
-        Name and content are told apart by a zero byte and a length: otherwise bytes could move from
-        one to the other, and the digest would stay.
+        See ``emit.digest_input`` for the bytes that it is of.
         """
-        digest = hmac.new(self._digest_key, digestmod="sha256")
-        for name in sorted(contents):
-            content = contents[name]
-            digest.update(name.encode() + b"\0" + str(len(content)).encode() + b"\0" + content)
+        digest = hmac.new(self._digest_key, digest_input(contents), digestmod="sha256")
         return digest.hexdigest()[:32]
 
     @cached_property

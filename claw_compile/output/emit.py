@@ -93,17 +93,28 @@ def emit(pod: ProjectedPod, master: Secret) -> Tree:
 
 
 def digest(files: Mapping[str, bytes]) -> str:
-    """Return the SHA-256 of an agent's compiled files, in the order of their names.
+    """Return the SHA-256 of an agent's compiled files, as ``digest_input`` frames them.
 
-    Of each file: its name, a zero byte, its length in decimal, a zero byte, its content.
     ``metadata.json`` counts as it is without ``digest``. Every event of the proxy carries the
     digest, so that audit can name the exact compile.
     """
-    sha = hashlib.sha256()
+    return hashlib.sha256(digest_input(files)).hexdigest()
+
+
+def digest_input(files: Mapping[str, bytes]) -> bytes:
+    r"""Return the bytes that a digest of files is taken of, in the order of their names.
+
+    Of each file: its name, a zero byte, its length in decimal, a zero byte, its content. The length
+    says where the content ends: two trees that differ never give the same bytes.
+
+    >>> digest_input({"b": b"", "a": b"xyz"})
+    b'a\x003\x00xyzb\x000\x00'
+    """
+    parts: list[bytes] = []
     for name in sorted(files):
         content = files[name]
-        sha.update(name.encode() + b"\0" + str(len(content)).encode() + b"\0" + content)
-    return sha.hexdigest()
+        parts += [name.encode(), b"\0", str(len(content)).encode(), b"\0", content]
+    return b"".join(parts)
 
 
 def _agent_files(agent: ProjectedAgent) -> dict[str, bytes]:

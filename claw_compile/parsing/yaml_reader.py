@@ -98,12 +98,13 @@ def _syntax_error(source: Source, error: yaml.MarkedYAMLError) -> Diagnostic:
     if context and error.context:
         notes.append(Note(source.span(context.line, context.column), error.context))
 
-    indentation = at.text[: at.column - 1]
+    before = at.text[: at.column - 1]
+    is_tab_in_indentation = not before.strip(" ") and at.text[at.column - 1 : at.column] == "\t"
     help_text = None
-    if at.text.strip() == "...":
-        help_text = SPREAD_HELP
-    if indentation.strip(" ") == "" and "\t" in at.text[: at.column]:
+    if is_tab_in_indentation:
         help_text = "indent with spaces: YAML takes no tabs there"
+    elif at.text.strip() == "...":
+        help_text = SPREAD_HELP
 
     message = _one_line(error.problem or "not YAML")
     return codes.YAML_SYNTAX.at(at, message, notes=notes, help_text=help_text)

@@ -90,8 +90,9 @@ def connect(loaded: LoadedPod, resolved: ResolvedPod) -> Result[Connections]:
     lookup = loaded.variables.lookup
     services = _services(loaded, resolved, diagnostics)
     principals = resolve_principals(loaded.pod, resolved.agents, lookup, diagnostics)
-    credentials = Connections(services, principals)
 
+    # A feed and a memory have the agent's credential at their service, so that comes first.
+    credentials = Connections(services, principals)
     feeds: dict[str, tuple[Feed, ...]] = {}
     memories: dict[str, Memory] = {}
     for agent in resolved.agents:

@@ -176,7 +176,7 @@ def _secrets(
 
     secrets += _derived_secrets(loaded, resolved)
 
-    # Of equal values the first is stored last, and so kept.
+    # Of equal values the first one stays: from the end, it is the last to be set.
     distinct: dict[str, _HeldSecret] = {}
     for secret in reversed(secrets):
         if secret.value:

@@ -40,34 +40,41 @@ class Event(Contract):
     turn_id: str | None
     model: str | None
     intervention: str | None
-    digest: (
-        str | None
-    )  # Digest of the agent's compiled files. None: no agent is concerned, or its files are broken.
-    worker: int | None = (
-        # The number of the process that wrote it. None: the proxy has one, or its supervisor did
-        None
-    )
+    digest: str | None
+    """The digest of the agent's compiled files.
+
+    None: no agent is concerned, or its files are broken.
+    """
+    worker: int | None = None
+    """The number of the process that wrote the line.
+
+    None: the proxy is one process, or its supervisor wrote the line.
+    """
 
 
 # Requests and turns.
 
 type JoinKind = Literal["running", "awaited", "answered"]
-"""The turn whose answer a request gets: one that runs here, one that ran in another
-process, or one that had ended.
+"""The turn whose answer a request gets.
+
+``running``: it runs in this process. ``awaited``: it ran in another process. ``answered``: it had
+ended.
 """
 
 
 class MissedRounds(Contract):
-    """Numbers of assistant messages in a request that got no hidden rounds back,
-    though there may have been some.
+    """Numbers of a request's assistant messages that may have had hidden rounds and got none back.
+
+    ``unknown``: nothing is stored for the message, because another program made it, it is too old,
+    or the runner altered it. ``evicted``: the rounds were evicted for want of room.
+    ``other_conversation``: the stored rounds belong to another conversation. ``over_bound``: the
+    request had no room for the rounds, not even for shortened ones.
     """
 
-    # Nothing is stored for the message: another program made it, it is too old, or the runner
-    # altered it
     unknown: int = 0
-    evicted: int = 0  # The rounds were evicted for want of room
-    other_conversation: int = 0  # The stored rounds belong to another conversation
-    over_bound: int = 0  # The request had no room for the rounds, not even shortened
+    evicted: int = 0
+    other_conversation: int = 0
+    over_bound: int = 0
 
 
 class ReinjectedRounds(Contract):
@@ -109,23 +116,18 @@ class _RequestEnd(Event):
     tokens_out: int
     cached_tokens: int
     cost_usd: float | None  # None: unknown
-    estimated_cost_usd: float | None = (
-        None  # Charged on top of it, for model calls whose cost is not known
-    )
+    # What was charged for model calls whose cost is not known; it is no part of ``cost_usd``.
+    estimated_cost_usd: float | None = None
     total_rounds: int  # Responses of the model that were paid for
     mediated: bool
     provider: str  # The provider that answered, or the last that was asked
     model_calls: tuple[ModelCallRecord, ...]
-    overhead_ms: (
-        float | None
-    )  # The turn's time without its waits for providers and services. None: it is not mediated.
-    history_hash: str | None = (
-        # Hash of its line of history, if one was written: the log proves which lines there were
-        None
-    )
-    history_rotated: bool = (
-        False  # True if that line is the first of a new file, because the previous file was full
-    )
+    # The turn's time without its waits for providers and services. None: it is not mediated.
+    overhead_ms: float | None
+    # The hash of its line of history, if one was written: the log proves which lines there were.
+    history_hash: str | None = None
+    # True if that line is the first of a new file, because the previous file was full.
+    history_rotated: bool = False
 
 
 class ResponseEvent(_RequestEnd):
@@ -174,9 +176,8 @@ class InterventionEvent(Event):
     tool: str | None = None
     tools: tuple[str, ...] | None = None
     timezone: str | None = None
-    limit: str | None = (
-        None  # The exceeded limit of a budget. All following members belong to a budget too.
-    )
+    # The exceeded limit of a budget. All following members belong to a budget, too.
+    limit: str | None = None
     retry_after: int | None = None
     behavior: str | None = None
     window: str | None = None
@@ -199,7 +200,7 @@ class FailoverEvent(Event):
 
 
 class ContinuityEvent(Event, ReinjectedRounds):
-    """A request whose conversation has assistant messages. Without a turn it only counts tokens."""
+    """A request's conversation has assistant messages. Without a turn it only counts tokens."""
 
     type: Literal["continuity"]
 
@@ -274,14 +275,13 @@ class FaultEvent(Event):
     ca: str | None = None
     host: str | None = None  # A host that runners use, and that the CA does not sign for
     lines: int | None = None  # Number of log lines that were dropped because nobody read them
-    left_out: int | None = (
-        None  # Number of equal lines since the last one, which were too many to write
-    )
+    left_out: int | None = None  # Number of equal lines since the last one that were not written
 
 
 class ProviderPoolEvent(Event):
-    """A key is not used now (``cooldown`` with a ``model``: for that one only), or
-    it is used again (``ready``).
+    """A key is not used now, or it is used again (``ready``).
+
+    ``cooldown`` with a ``model``: it is not used for that model only.
     """
 
     type: Literal["provider_pool"]

@@ -8,7 +8,7 @@ from claw_contract.base import Contract
 
 
 class ToolHostCallEvent(Contract):
-    """A call of a tool, whatever became of it: unknown and refused ones too."""
+    """A call of a tool: one that ran, was refused, or named an unknown tool."""
 
     type: Literal["tool_host_call"]
     ts: str
@@ -21,7 +21,7 @@ class ToolHostCallEvent(Contract):
     latency_ms: int
     bytes: int  # Of the result, as it was sent
     truncated: bool = False
-    left_out: int = 0  # How many refused calls of this principal before this one have no line
+    left_out: int = 0  # How many refused calls of this principal since its last line have none
 
 
 class ToolHostEvent(Contract):
@@ -35,8 +35,9 @@ class ToolHostEvent(Contract):
 
 
 class ToolHostServerEvent(Contract):
-    """An MCP server behind the host was started, answers, ended or failed; is tried again after a
-    while; or wrote something.
+    """An MCP server of the host was started, answers, ended or failed, or wrote something.
+
+    ``restarts``: it is started again after ``wait_ms``.
     """
 
     type: Literal["tool_host_server"]
@@ -58,9 +59,8 @@ class ToolHostServerEvent(Contract):
     wait_ms: int | None = None
     reason: str | None = None
     tools: int | None = None  # How many it lists
-    line: str | None = (
-        None  # That it wrote to standard error, or the beginning of a line that is no message
-    )
+    # A line of its standard error, or the beginning of a line that is no message.
+    line: str | None = None
     lines: int | None = None  # How many are not in the log, because there were too many at once
 
 

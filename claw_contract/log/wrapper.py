@@ -12,8 +12,9 @@ class _Line(Contract):
 
 
 class ServerStateEvent(_Line):
-    """The wrapped server was started, answers, ended or failed; or it is started
-    again after a while.
+    """The wrapped server was started, answers, ended or failed.
+
+    ``restarts``: it is started again after ``wait_ms``.
     """
 
     type: Literal["mcp_server"]

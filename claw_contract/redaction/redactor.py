@@ -1,4 +1,10 @@
-"""Redaction: replaces secrets by dots in text, bytes and JSON documents, in the usual encodings."""
+"""Redaction: replaces secrets by dots in text, bytes and JSON documents, in the usual encodings.
+
+Terms. A *form* is a secret in one encoding. A *span* is the place of a secret in some bytes. A form
+can *hide* in JSON: a peer may escape a character that needs no escape, and then only decoding shows
+the secret. Large documents are searched and decoded in steps, because one step holds the
+interpreter's lock, and with it every other thread.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +24,9 @@ from claw_contract.secret import DOTS, Secret
 
 _check_json = msgspec.json.Decoder(msgspec.Raw).decode
 _MIN_BASE64 = 8  # The shortest base64 text that is unlikely to appear by chance
+_PERCENT = re.compile("%[0-9A-F]{2}")
+_HTML_SAFE = {ord(mark): f"\\u{ord(mark):04x}" for mark in "&<>"}
+"""Escapes of JSON writers whose output may be part of an HTML page."""
 
 
 def encoded_forms(value: str) -> frozenset[bytes]:
@@ -25,35 +34,38 @@ def encoded_forms(value: str) -> frozenset[bytes]:
     texts = {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
     texts |= {text.replace("/", "\\/") for text in texts}
     texts |= {text.translate(_HTML_SAFE) for text in texts}
-    texts |= {json.dumps(text)[1:-1] for text in texts}
-    forms = {text.encode(errors="surrogatepass") for text in texts}
+    texts |= {json.dumps(text)[1:-1] for text in texts}  # JSON within JSON
+
     raw = value.encode(errors="surrogatepass")
     quoted = {quote(raw, safe=safe) for safe in ("", "/", "!'()*")}
     quoted |= {_PERCENT.sub(lambda escape: escape[0].lower(), text) for text in quoted}
+
+    forms = {text.encode(errors="surrogatepass") for text in texts}
     forms |= {text.encode() for text in quoted}
-    return frozenset(forms | {form for form in _in_base64(raw) if len(form) >= _MIN_BASE64})
-
-
-_PERCENT = re.compile("%[0-9A-F]{2}")
-_HTML_SAFE = {ord(mark): f"\\u{ord(mark):04x}" for mark in "&<>"}
-"""Escapes of JSON writers whose output may be part of an HTML page."""
+    forms |= {form for form in _in_base64(raw) if len(form) >= _MIN_BASE64}
+    return frozenset(forms)
 
 
 def _in_base64(raw: bytes) -> set[bytes]:
+    """Return how base64 writes the bytes within a longer text.
+
+    Base64 encodes three bytes at a time, and the secret may begin at any of them. The groups that
+    it fills look the same whatever stands around it.
+    """
     encoded = set()
     for skipped in range(3):
-        whole = raw[skipped : len(raw) - (len(raw) - skipped) % 3]
-        encoded |= {base64.b64encode(whole), base64.urlsafe_b64encode(whole)}
+        whole_groups = raw[skipped : len(raw) - (len(raw) - skipped) % 3]
+        encoded.add(base64.b64encode(whole_groups))
+        encoded.add(base64.urlsafe_b64encode(whole_groups))
     return encoded
 
 
 class LongTextError(ValueError):
-    """A text that is too long to be decoded for the secret that stands, or may stand, in it."""
+    """A text is too long to be decoded, and a secret is in it or may be."""
 
 
 class Redactor:
-    """Replaces known secrets, by value, in all output of the process (history, log,
-    errors, tool results).
+    """Replaces known secrets in all output of the process: history, log, errors, tool results.
 
     A secret is also recognized in JSON (and JSON within JSON), percent-encoded, and in base64. This
     catches echoes and error texts; a peer that wants to hide a secret always can.
@@ -63,17 +75,17 @@ class Redactor:
     """
 
     def __init__(self, secrets: Iterable[Secret | str]) -> None:
-        every = [*secrets]
-        known = _long_enough(each.reveal() for each in every if isinstance(each, Secret))
+        all_secrets = [*secrets]
+        known = _long_enough(each.reveal() for each in all_secrets if isinstance(each, Secret))
         self._values = known
         self._searches: tuple[_FormSearch, ...] = (_cached_search(known),) if known else ()
-        if len(known) < len(every) and (
-            strings := _long_enough(each for each in every if isinstance(each, str)) - known
-        ):
-            self._values |= strings
-            self._searches += (
-                _FormSearch({form for value in strings for form in encoded_forms(value)}),
-            )
+
+        if len(known) < len(all_secrets):
+            strings = _long_enough(each for each in all_secrets if isinstance(each, str)) - known
+            if strings:
+                forms = {form for value in strings for form in encoded_forms(value)}
+                self._values |= strings
+                self._searches += (_FormSearch(forms),)
 
     def with_secrets(self, secrets: Iterable[Secret | str]) -> Redactor:
         """Return a redactor of these secrets too."""
@@ -95,7 +107,7 @@ class Redactor:
         return text if clear is data else clear.decode(errors="surrogatepass")
 
     def data(self, data: bytes) -> bytes:
-        """Return the bytes without the secrets."""
+        """Return the bytes without the secrets: the same object if there are none."""
         spans = self._spans(data)
         return next(_replace_spans([data], spans)) if spans else data
 
@@ -110,52 +122,55 @@ class Redactor:
         return [*_replace_spans(pieces, spans)] if spans else pieces
 
     def document(self, document: bytes, max_text: int | None = None) -> bytes:
-        """Return JSON without the secrets, and still JSON: a number that contains
-        one becomes a string.
+        """Return JSON without the secrets, and still JSON; other bytes as by ``data``.
 
-        Other bytes are treated as by ``data``. ``max_text``: bytes of the longest string that is
-        decoded in a document of more than 4 MiB. Raise ``LongTextError`` if a secret stands, or may
-        stand, in a longer one.
+        A number that contains a secret becomes a string. ``max_text``: bytes of the longest string
+        that is decoded in a document of more than 4 MiB. Raise ``LongTextError`` if a secret is, or
+        may be, in a longer one.
         """
         spans = self._spans(document)
         # One byte is found forty times as fast as an escape.
         if not spans and (b"\\" not in document or not self._may_be_hidden(document)):
             return document
+
+        # Whether a large document is JSON is not checked beforehand: that would be one long step.
         if max_text is not None and len(document) > _WINDOW and _LOOKS_LIKE_JSON.match(document):
             try:
                 return b"".join(self._pieces(document, spans, max_text))
             except (LongTextError, RecursionError):
                 raise
-            except ValueError:  # It is no JSON after all
+            except ValueError:  # it is no JSON after all
                 return self.data(document)
+
         if not _is_json(document):
             return self.data(document)
         return b"".join(self._pieces(document, spans))
 
     def _may_be_hidden(self, document: bytes) -> bool:
-        """Return whether a document must be decoded, because a secret may stand in
-        it in escapes.
-        """
+        """Return whether a document must be decoded, because a secret may hide in it."""
         if not self._searches:
             return False
         if len(document) <= _WINDOW:
             return _ESCAPE in document and _HIDING.search(document) is not None
 
-        # Decoding 60 MB would hold up every other thread. So it is decoded in pieces, and searched
-        # at each level.
-        if not any(
+        has_needless_escape = any(
             _HIDING.search(document, start, end + _ESCAPE_LENGTH)
             for start, end in _steps(document, _WINDOW)
-        ):
+        )
+        if not has_needless_escape:
             return False
+
         forms = {form for search in self._searches for form in search.forms}
         if any(_NOT_PLAIN.search(form) for form in forms):
             return True
 
+        # Decoding all of it would be one long step. So it is decoded piece by piece, and each level
+        # of JSON within JSON is searched.
         pieces = (document[start:end] for start, end in _steps(document, _DECODED))
-        return any(
-            form in text for text in _decoded_levels(pieces, self.max_form_bytes) for form in forms
-        )
+        for text in _decoded_levels(pieces, self.max_form_bytes):
+            if any(form in text for form in forms):
+                return True
+        return False
 
     def cut(self, data: bytes, limit: int) -> bytes:
         """Return the first ``limit`` bytes, and never a part of a secret."""
@@ -167,52 +182,65 @@ class Redactor:
     def _pieces(
         self, document: bytes, spans: Spans, max_text: int | None = None
     ) -> Iterator[bytes]:
-        """Yield the parts of a document.
+        """Yield the document without the secrets, in pieces.
 
-        Only tokens that a secret touches, or may hide in, are decoded.
+        Only tokens that a secret touches, or may hide in, are decoded. ``copied`` is how much of
+        the document was yielded, ``read`` the end of the last token.
         """
         copied = read = 0
         for start, end in merge(spans, _find_hiding(document)):
             if max_text is not None:
                 read = _step_over_strings(document, read, start, max_text)
-            while (
-                read < end
-                and (token := _token_at(document, read, max(read, start)))
-                and token.start() < end
-            ):
-                clear, read = self._token(token[0]), token.end()
+
+            while read < end:
+                token = _token_at(document, read, max(read, start))
+                if token is None or token.start() >= end:
+                    break
+
+                read = token.end()
+                clear = self._token(token[0])
                 if clear != token[0]:
                     yield document[copied : token.start()]
                     yield clear
                     copied = read
+
         yield document[copied:]
 
     def _token(self, token: bytes) -> bytes:
+        """Return a string or a scalar of a JSON document without the secrets, as JSON."""
         if token[:1] != b'"':
             return json.dumps(DOTS, ensure_ascii=False).encode() if self._spans(token) else token
+
         text = json.loads(token.decode(errors="surrogatepass")).encode(errors="surrogatepass")
         # A call's arguments are JSON within JSON.
-        clear = self.data(self.document(text) if text[:1] in (b"{", b"[") else text)
+        is_document = text[:1] in (b"{", b"[")
+        clear = self.data(self.document(text) if is_document else text)
         if clear == text:
             return token
-        return json.dumps(clear.decode(errors="surrogatepass"), ensure_ascii=False).encode(
-            errors="replace"
-        )
+
+        clear_text = clear.decode(errors="surrogatepass")
+        return json.dumps(clear_text, ensure_ascii=False).encode(errors="replace")
 
     def _spans(self, data: bytes) -> Spans:
-        """Return the places of secrets.
+        """Return the places of secrets, in their order.
 
-        Overlapping ones are merged, so that none leaves its tail behind.
+        Overlapping ones are merged, so that no end of a secret remains.
         """
+        if len(data) < MIN_REDACTED:
+            return []
+
         spans: Spans = []
         find = data.find if len(data) <= _WINDOW else partial(_find_first, data)
-        for search in self._searches if len(data) >= MIN_REDACTED else ():
+        for search in self._searches:
             for form in search.find_candidates(data):
                 start = find(form)
                 if start >= 0:
                     spans += _find_places(data, form, start)
+        if not spans:
+            return spans
+
         merged: Spans = []
-        for start, end in sorted(spans) if spans else ():
+        for start, end in sorted(spans):
             if merged and start < merged[-1][1]:
                 merged[-1] = merged[-1][0], max(end, merged[-1][1])
             else:
@@ -234,40 +262,44 @@ class _FormSearch:
     def find_candidates(self, data: bytes) -> tuple[bytes, ...]:
         """Return the forms that may be in the data."""
         if len(self.forms) < _MANY_FORMS or len(data) > len(self.forms) * _BYTES_PER_FORM:
-            return self.forms  # which are found sooner by a search for each
+            return self.forms  # a search for each of them takes less time
+
         ends, short = self._ends
         is_absent = ends.isdisjoint(memoryview(data)[: len(data) & -_BLOCK].cast("Q"))
         return short if is_absent else self.forms
 
     @cached_property
     def _ends(self) -> tuple[frozenset[int], tuple[bytes, ...]]:
-        """The blocks that the ends of forms can contain, as numbers; and the forms
-        that may contain none.
+        """The blocks that the ends of forms can contain, as numbers; and the forms that are short.
+
+        A short form may contain no whole block.
         """
         ends = [form[-_TAIL:] for form in self.forms if len(form) >= _TAIL]
-        blocks = {
-            int.from_bytes(end[at : at + _BLOCK], byteorder) for end in ends for at in range(_BLOCK)
-        }
-        return frozenset(blocks), tuple(form for form in self.forms if len(form) < _TAIL)
+        blocks: set[int] = set()
+        for end in ends:
+            for at in range(_BLOCK):
+                blocks.add(int.from_bytes(end[at : at + _BLOCK], byteorder))
+
+        short = tuple(form for form in self.forms if len(form) < _TAIL)
+        return frozenset(blocks), short
 
 
 type Spans = list[tuple[int, int]]
 
-MIN_REDACTED = (
-    6  # Shorter values are not replaced: they would blank out ordinary words and protect nothing
-)
+MIN_REDACTED = 6
+"""Shorter values are not replaced: they would blank out ordinary words and protect nothing."""
 _BLOCK = 8
 _TAIL = 2 * _BLOCK - 1
 _WINDOW = 4 << 20  # Bytes that are searched in one step
 _DECODED = 64 << 10  # Bytes whose escapes are decoded in one step
-_MANY_FORMS = 16  # Those of about three secrets. Fewer are not worth the blocks of their ends
-_BYTES_PER_FORM = (
-    64  # Reading the blocks of so many bytes takes about as long as searching for a form
-)
+_MANY_FORMS = 16
+"""The forms of about three secrets. For fewer the blocks of their ends are not worth their cost."""
+_BYTES_PER_FORM = 64
+"""Reading the blocks of so many bytes takes about as long as searching for one form."""
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[^\s,:{}\[\]"]++', re.DOTALL)
 """A string or a scalar of a JSON document. Possessive: hostile text must not make it backtrack."""
 _WHOLE_STRINGS = re.compile(rb'(?:[^"]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
-"""Everything before a place, except a string that is open there."""
+"""Everything before a place, except for a string that has begun and not ended there."""
 _STRING_TEXT = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 _LOOKS_LIKE_JSON = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*+[\[{\"]")
 _SEPARATORS = tuple(bytes([mark]) for mark in b' \t\r\n,:{}[]"')
@@ -275,13 +307,13 @@ _SEPARATORS = tuple(bytes([mark]) for mark in b' \t\r\n,:{}[]"')
 
 _ESCAPE = rb"\u00"
 _HIDING = re.compile(rb"\\u00[2-7]")
-"""An ASCII character that is escaped without need: a secret there can be found only by decoding."""
+"""An ASCII character that is escaped without need. A secret with one is found only by decoding."""
 _ESCAPE_LENGTH = 6
 _ESCAPE_PAIR = re.compile(rb"\\(?:u00([2-7][0-9a-fA-F])|(.))", re.DOTALL)
 _WHOLE_ESCAPES = re.compile(rb"(?:[^\\]++|\\(?:u[^\\]{4}|[^u]))*+", re.DOTALL)
-_MAX_LEVELS = 6  # JSON within JSON, and so on
+_MAX_LEVELS = 6  # The depth of JSON within JSON
 _NOT_PLAIN = re.compile(rb"[^ -~]")
-"""A part of a secret that ``_ESCAPE_PAIR`` does not decode."""
+"""A byte of a secret whose escape ``_ESCAPE_PAIR`` does not decode."""
 
 
 def _long_enough(values: Iterable[str]) -> frozenset[str]:
@@ -289,10 +321,10 @@ def _long_enough(values: Iterable[str]) -> frozenset[str]:
 
 
 def _is_json(document: bytes) -> bool:
-    """Return whether bytes are JSON, as Python reads it. msgspec is stricter, and
-    much faster: it builds nothing.
-    """
+    """Return whether bytes are JSON, as Python reads it."""
     try:
+        # msgspec is stricter than Python and much faster, since it builds nothing. What it takes
+        # must also be UTF-8, which it does not check.
         document.decode()
         _check_json(document)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -311,23 +343,25 @@ def _value(secret: Secret | str) -> str:
 
 
 def _token_at(document: bytes, read: int, place: int) -> re.Match[bytes] | None:
-    """Return the token of valid JSON at a place, or the next one.
+    """Return the token of valid JSON that contains a place, or else the next one.
 
     ``read``: the end of an earlier token.
     """
     before = _WHOLE_STRINGS.match(document, read, place)
     assert before is not None  # it also matches the empty string
-    if before.end() < place:
+    is_in_string = before.end() < place
+    if is_in_string:
         return _TOKEN.match(document, before.end())
-    return _TOKEN.search(
-        document, max(read, 1 + max(document.rfind(mark, read, place) for mark in _SEPARATORS))
-    )
+
+    last_separator = max(document.rfind(mark, read, place) for mark in _SEPARATORS)
+    return _TOKEN.search(document, max(read, 1 + last_separator))
 
 
 def _step_over_strings(document: bytes, read: int, place: int, max_text: int) -> int:
-    """Return a place near another one, not within a string that ends before it.
+    """Return a place between ``read`` and ``place`` from which the token at ``place`` can be read.
 
-    Raise ``LongTextError``.
+    It is outside every string that ends before ``place``; if a string contains ``place``, it is
+    that string's beginning. Raise ``LongTextError`` if that string is longer than ``max_text``.
     """
     while read < place:
         window = min(read + _DECODED, place)
@@ -349,9 +383,9 @@ def _step_over_strings(document: bytes, read: int, place: int, max_text: int) ->
 
 
 def _end_of_string(document: bytes, start: int) -> int:
-    """Return where the string ends, behind its quote, whose text begins at ``start``.
+    """Return the place after the closing quote of the string whose text begins at ``start``.
 
-    Raise ``ValueError``.
+    Raise ``ValueError`` if there is none.
     """
     while start < len(document):
         text = _STRING_TEXT.match(document, start, start + _DECODED)
@@ -365,12 +399,11 @@ def _end_of_string(document: bytes, start: int) -> int:
 
 
 def _find_hiding(document: bytes) -> Iterator[tuple[int, int]]:
+    """Yield the spans of escapes in which a secret may hide."""
     for start, end in _steps(document, _WINDOW):
-        yield from (
-            match.span()
-            for match in _HIDING.finditer(document, start, end + _ESCAPE_LENGTH)
-            if match.start() < end
-        )
+        for match in _HIDING.finditer(document, start, end + _ESCAPE_LENGTH):
+            if match.start() < end:  # else it belongs to the next step
+                yield match.span()
 
 
 def _replace_spans(lines: Sequence[bytes], spans: Spans, between: int = 0) -> Iterator[bytes]:
@@ -378,9 +411,12 @@ def _replace_spans(lines: Sequence[bytes], spans: Spans, between: int = 0) -> It
 
     ``between``: bytes between two lines in that text.
     """
-    begin, pending = 0, deque(spans)
+    begin = 0
+    pending = deque(spans)
     for line in lines:
-        parts, copied, end = [], 0, begin + len(line)
+        end = begin + len(line)
+        parts: list[bytes] = []
+        copied = 0
         while pending and pending[0][0] < end:
             start, stop = pending[0]
             parts += [line[copied : max(start - begin, 0)], DOTS.encode()]
@@ -388,30 +424,32 @@ def _replace_spans(lines: Sequence[bytes], spans: Spans, between: int = 0) -> It
             if stop > end:  # the span continues in the next line
                 break
             pending.popleft()
+
         yield b"".join([*parts, line[copied:]]) if parts else line
         begin = end + between
 
 
 def _find_first(data: bytes, form: bytes, at: int = 0) -> int:
-    """Return where a form begins first from a place on, or -1.
-
-    One search through 60 MB would hold up every other thread.
-    """
+    """Return the first place of a form from ``at`` on, or -1. Search in steps."""
     for start in range(at, len(data), _WINDOW):
-        if (found := data.find(form, start, start + _WINDOW + len(form) - 1)) >= 0:
+        found = data.find(form, start, start + _WINDOW + len(form) - 1)
+        if found >= 0:
             return found
     return -1
 
 
 def _steps(document: bytes, size: int) -> Iterator[tuple[int, int]]:
+    """Return the beginning and the end of each step through a document."""
     return ((start, start + size) for start in range(0, len(document), size))
 
 
 def _decoded_levels(pieces: Iterable[bytes], overlap: int) -> Iterator[bytes]:
-    """Yield a document's pieces, and what they are after each decoding, each with
-    the end of the piece before.
+    """Yield each piece of a document, undecoded and after each decoding.
+
+    Each text begins with the last ``overlap`` bytes of the text before it on its level, so that a
+    form in two pieces is found.
     """
-    unread = [b""] * _MAX_LEVELS  # The beginning of an escape at the end of the piece before
+    unread = [b""] * _MAX_LEVELS  # The beginning of an escape that the last piece cut
     ends = [b""] * (_MAX_LEVELS + 1)
     for piece in pieces:
         text = piece
@@ -422,7 +460,7 @@ def _decoded_levels(pieces: Iterable[bytes], overlap: int) -> Iterator[bytes]:
             escaped = unread[level] + text
             whole = _WHOLE_ESCAPES.match(escaped)
             assert whole is not None  # it also matches the empty string
-            # What is no escape is stepped over: only its end may be the beginning of one.
+            # Text that is no escape is passed over; only its last bytes may begin one.
             end = max(whole.end(), len(escaped) - _ESCAPE_LENGTH)
             unread[level] = escaped[end:]
             text = _ESCAPE_PAIR.sub(_unescape, escaped[:end])
@@ -436,10 +474,7 @@ def _unescape(escape: re.Match[bytes]) -> bytes:
 
 
 def _find_places(data: bytes, form: bytes, start: int) -> Iterator[tuple[int, int]]:
-    """Yield the places of a form, of which the first one is known.
-
-    Those that overlap are one place.
-    """
+    """Yield the places of a form. ``start`` is its first one; places that overlap are one."""
     length = len(form)
     while start >= 0:
         last = start

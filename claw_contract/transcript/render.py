@@ -6,10 +6,10 @@
     model → cllama                each call with its result: who ran it, or why nobody did
     cllama → runner               the answer
 
-A line of a call that the runner made itself has only its head and that call.
+The transcript of a call that the runner made at the broker has only the head and that call.
 
 A line may be damaged, hostile, or of another version: unreadable members are left out, and nothing
-here raises. Text of peers is behind a bar, so that it cannot be mistaken for ours.
+here raises. Text of peers stands after a bar, so that it cannot be mistaken for ours.
 """
 
 from collections.abc import Iterable, Iterator
@@ -41,9 +41,11 @@ def render_transcript(line: object) -> str:
 def render_headline(line: object) -> str:
     """Return the turn in one line."""
     entry = as_object(line)
-    outcome = f"turn {as_line(entry.get('turn_id')) or '?'} · {_status(entry)}"
-    return " · ".join(
-        filter(None, (outcome, _labelled(entry, "claw_id", "agent "), as_line(entry.get("ts"))))
+    turn = as_line(entry.get("turn_id")) or "?"
+    return _join(
+        f"turn {turn} · {_status(entry)}",
+        _labelled(entry, "claw_id", "agent "),
+        as_line(entry.get("ts")),
     )
 
 
@@ -56,35 +58,28 @@ def _provider(entry: dict[str, Any]) -> str:
 
 def _head(entry: dict[str, Any]) -> Iterator[str]:
     yield render_headline(entry)
+
     provider = _provider(entry)
-    yield " · ".join(
-        filter(
-            None,
-            (
-                as_line(entry.get("path")),
-                _labelled(entry, "requested_model", "asked for "),
-                f"answered by {provider}" if provider else "",
-                "as a stream" if entry.get("stream") is True else "",
-                "goes on with an earlier attempt" if entry.get("resumed") is True else "",
-                _labelled(entry, "digest", "pod ")[: len("pod ") + _DIGEST],
-            ),
-        )
+    yield _join(
+        as_line(entry.get("path")),
+        _labelled(entry, "requested_model", "asked for "),
+        f"answered by {provider}" if provider else "",
+        "as a stream" if entry.get("stream") is True else "",
+        "goes on with an earlier attempt" if entry.get("resumed") is True else "",
+        _labelled(entry, "digest", "pod ")[: len("pod ") + _DIGEST],
     )
+
     usage = as_object(entry.get("usage"))
     cached = _number(usage, "cached_tokens")
     cost = usage.get("reported_cost_usd")
-    yield " · ".join(
-        filter(
-            None,
-            (
-                _many(_number(usage, "total_rounds"), "model call"),
-                f"{_number(usage, 'prompt_tokens')} tokens in"
-                + (f" ({cached} cached)" if cached else ""),
-                f"{_number(usage, 'completion_tokens')} out",
-                f"{_number(entry, 'latency_ms')} ms" if "latency_ms" in entry else "",
-                f"${cost:.6f}" if isinstance(cost, int | float) and 0 <= cost < _MAX_NUMBER else "",
-            ),
-        )
+    has_cost = isinstance(cost, int | float) and 0 <= cost < _MAX_NUMBER
+    tokens_in = f"{_number(usage, 'prompt_tokens')} tokens in"
+    yield _join(
+        _many(_number(usage, "total_rounds"), "model call"),
+        f"{tokens_in} ({cached} cached)" if cached else tokens_in,
+        f"{_number(usage, 'completion_tokens')} out",
+        f"{_number(entry, 'latency_ms')} ms" if "latency_ms" in entry else "",
+        f"${cost:.6f}" if has_cost else "",
     )
 
 
@@ -96,85 +91,94 @@ def _request(entry: dict[str, Any]) -> Iterator[str]:
     if not messages:
         yield from _barred([_cut_body(body)])
         return
-    others = [
-        number
-        for number, one in enumerate(messages)
-        if text.is_models(one) or as_object(one).get("role") in ("system", "developer")
-    ]
-    first = others[-1] + 1 if others else 0
-    first = max(
-        first if first < len(messages) else len(messages) - 1, len(messages) - _MAX_MESSAGES
-    )
+
+    first = _first_new_message(messages)
     if first:
         yield from _barred([f"({_many(first, 'earlier message')})"])
-    yield from _barred(line for one in messages[first:] for line in text.message_lines(one))
+    for message in messages[first:]:
+        yield from _barred(text.message_lines(message))
+
+
+def _first_new_message(messages: list[Any]) -> int:
+    """Return the index of the first message to print: after the model's last one.
+
+    At least one message is printed, and at most ``_MAX_MESSAGES``.
+    """
+    first = 0
+    for index, message in enumerate(messages):
+        is_instruction = as_object(message).get("role") in ("system", "developer")
+        if is_instruction or text.is_models(message):
+            first = index + 1
+
+    if first == len(messages):
+        first -= 1
+    return max(first, len(messages) - _MAX_MESSAGES)
 
 
 def _offer(entry: dict[str, Any]) -> Iterator[str]:
-    provider = _provider(entry)
-    yield f"cllama → {provider or 'model'}"
+    """Yield the tools that the model was offered, and what else its request was given."""
+    yield f"cllama → {_provider(entry) or 'model'}"
+
     tools = [as_line(name) for name in as_array(entry.get("tools_offered")) if as_line(name)]
     yield f"  offers {', '.join(tools)}" if tools else "  offers no tools of services"
-    for one in as_array(entry.get("tools_withheld")):
-        tool = as_object(one)
-        name, reason = as_line(tool.get("name")) or as_line(one), as_line(tool.get("reason"))
-        yield f"  withholds {name}" + (f": {reason}" if reason else "")
-    before, after = (
-        text.request_messages(entry.get(name)) for name in ("request_original", "request_effective")
-    )
-    more = len(after) - len(before)
-    if more > 0:
-        yield f"  and {_many(more, 'message')} that the runner did not send"
+
+    for withheld in as_array(entry.get("tools_withheld")):
+        tool = as_object(withheld)
+        name = as_line(tool.get("name")) or as_line(withheld)
+        reason = as_line(tool.get("reason"))
+        yield f"  withholds {name}: {reason}" if reason else f"  withholds {name}"
+
+    before = text.request_messages(entry.get("request_original"))
+    after = text.request_messages(entry.get("request_effective"))
+    if len(after) > len(before):
+        yield f"  and {_many(len(after) - len(before), 'message')} that the runner did not send"
 
 
 def _rounds(entry: dict[str, Any]) -> Iterator[str]:
-    for one in map(as_object, as_array(entry.get("tool_trace"))):
-        usage = as_object(one.get("round_usage"))
+    for past in map(as_object, as_array(entry.get("tool_trace"))):
+        usage = as_object(past.get("round_usage"))
+        number = f"round {_number(past, 'round')}"
+        time = f"{_number(past, 'wall_time_ms')} ms"
         tokens = [f"{_number(usage, name)} {name}" for name in _TOKENS if name in usage]
-        about = [f"round {_number(one, 'round')}", f"{_number(one, 'wall_time_ms')} ms", *tokens]
-        yield f"\n── {' · '.join(about)}"
-        calls = [as_object(call) for call in as_array(one.get("tool_calls"))]
+        yield f"\n── {' · '.join([number, time, *tokens])}"
+
+        calls = [as_object(call) for call in as_array(past.get("tool_calls"))]
         codes = {_code(call) for call in calls}
-        yield from (
-            f"  intervention: {name}" for code, name in ROUND_INTERVENTIONS.items() if code in codes
-        )
+        for code, name in ROUND_INTERVENTIONS.items():
+            if code in codes:
+                yield f"  intervention: {name}"
         for call in calls:
             yield from _call(call, "model")
 
 
 def _native_calls(entry: dict[str, Any]) -> Iterator[str]:
-    for one in map(as_object, as_array(entry.get("tool_trace"))):
-        for call in as_array(one.get("tool_calls")):
+    for past in map(as_object, as_array(entry.get("tool_trace"))):
+        for call in as_array(past.get("tool_calls")):
             yield from _call(as_object(call), "runner")
 
 
 def _call(call: dict[str, Any], caller: str) -> Iterator[str]:
-    name, code, service = (
-        as_line(call.get("name")) or "a tool",
-        _code(call),
-        as_line(call.get("service")),
-    )
+    name = as_line(call.get("name")) or "a tool"
+    code = _code(call)
     yield f"{caller} → cllama: {name}"
     yield from _barred([text.printable(call.get("arguments"))])
-    result = as_object(call.get("result"))
-    status = _number(call, "status_code")
-    details = [
-        f"{_number(call, 'latency_ms')} ms",
-        *([f"HTTP {status}"] if status else []),
-        *_mcp(call),
-        code or "ok",
-    ]
+
     if call.get("ran") is False or code in CODES_NOT_RUN:
         yield f"cllama → {caller}: {code}; nothing ran"
         if code in CALL_INTERVENTIONS:
             yield f"  intervention: {CALL_INTERVENTIONS[code]}:{name}"
     else:
-        yield f"cllama → {service or 'service'} → {caller}: {' · '.join(details)}"
+        service = as_line(call.get("service")) or "service"
+        status = _number(call, "status_code")
+        time = f"{_number(call, 'latency_ms')} ms"
+        http = f"HTTP {status}" if status else ""
+        yield f"cllama → {service} → {caller}: {_join(time, http, *_mcp(call), code or 'ok')}"
+
     if call.get("duplicate") is True:
         yield f"  a repeat of the call of round {_number(call, 'duplicate_of_round')}"
-    yield from _barred(
-        [text.printable(result.get("data", result.get("error", call.get("result"))))]
-    )
+    result = as_object(call.get("result"))
+    shown = result.get("data", result.get("error", call.get("result")))
+    yield from _barred([text.printable(shown)])
 
 
 def _mcp(call: dict[str, Any]) -> Iterator[str]:
@@ -196,15 +200,15 @@ def _response(entry: dict[str, Any]) -> Iterator[str]:
 
 
 def _cut_body(body: object) -> str:
+    """Return a body as text, or the beginning that history has of it."""
     if body in (None, ""):
         return "(nothing)"
     if not _is_cut(body):
         return text.printable(body)
+
     cut = as_object(body)
-    return (
-        f"(the beginning of {_number(cut, 'original_bytes')} bytes) "
-        f"{text.printable(cut.get('head'))}"
-    )
+    size = _number(cut, "original_bytes")
+    return f"(the beginning of {size} bytes) {text.printable(cut.get('head'))}"
 
 
 def _is_cut(body: object) -> bool:
@@ -212,24 +216,28 @@ def _is_cut(body: object) -> bool:
 
 
 def _status(entry: dict[str, Any]) -> str:
-    code = _number(entry, "status_code")
-    return " ".join(
-        filter(
-            None,
-            (as_line(entry.get("status")) or "?", str(code or ""), as_line(entry.get("error"))),
-        )
-    )
+    status = as_line(entry.get("status")) or "?"
+    code = str(_number(entry, "status_code") or "")
+    error = as_line(entry.get("error"))
+    return " ".join(filter(None, (status, code, error)))
 
 
 def _code(call: dict[str, Any]) -> str:
+    """Return the code of a call's error, or "" if it succeeded."""
     if call.get("status") == "ok":
         return ""
-    return as_line(as_object(as_object(call.get("result")).get("error")).get("code")) or "error"
+    error = as_object(as_object(call.get("result")).get("error"))
+    return as_line(error.get("code")) or "error"
 
 
 def _barred(texts: Iterable[str]) -> Iterator[str]:
     for each in texts:
         yield from (_BAR + line for line in each.split("\n"))
+
+
+def _join(*parts: str) -> str:
+    """Return the parts that are not empty, with dots between them."""
+    return " · ".join(filter(None, parts))
 
 
 def _labelled(entry: dict[str, Any], name: str, before: str) -> str:

@@ -28,7 +28,9 @@ def as_array(value: object) -> list[Any]:
 
 def as_line(value: object) -> str:
     """Return a short text on one line, or "" for any other value."""
-    return printable(value[:200]).replace("\n", "\\n") if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        return ""
+    return printable(value[:200]).replace("\n", "\\n")
 
 
 def printable(value: object, max_chars: int = MAX_TEXT_CHARS) -> str:
@@ -44,7 +46,9 @@ def printable(value: object, max_chars: int = MAX_TEXT_CHARS) -> str:
         char if char.isprintable() or char in _HARMLESS else _escaped(char)
         for char in text[:max_chars]
     )
-    return f"{shown} … ({len(text)} characters)" if len(text) > max_chars else shown
+    if len(text) <= max_chars:
+        return shown
+    return f"{shown} … ({len(text)} characters)"
 
 
 def request_messages(body: object) -> list[Any]:
@@ -68,10 +72,10 @@ def is_models(value: object) -> bool:
 
 
 def message_lines(value: object) -> Iterator[str]:
-    """Yield the text of one message, or item, for each of its parts."""
+    """Yield a text for each part of one message, or item, with who says it."""
     message = as_object(value)
-    who = as_line(message.get("role")) or ("assistant" if is_models(message) else "somebody")
     kind = as_line(message.get("type"))
+    who = as_line(message.get("role")) or ("assistant" if is_models(message) else "somebody")
     if who in {"tool", "function"}:
         call = as_line(message.get("tool_call_id")) or as_line(message.get("name")) or "a call"
         who = f"result of {call}"
@@ -92,9 +96,8 @@ def response_lines(body: object) -> Iterator[str]:
         yield f"error: {printable(document['error'])}"
     elif isinstance(document.get("choices"), list):
         for choice in document["choices"]:
-            yield from message_lines(
-                {"role": "assistant", **as_object(as_object(choice).get("message"))}
-            )
+            message = as_object(as_object(choice).get("message"))
+            yield from message_lines({"role": "assistant", **message})
     elif isinstance(document.get("output"), list):
         for item in document["output"]:
             yield from message_lines(item)
@@ -126,11 +129,8 @@ def _item(kind: str, item: dict[str, Any]) -> Iterator[str]:
     if kind in {"function_call", "custom_tool_call"}:
         yield _call(item.get("name"), item.get("arguments", item.get("input")))
     elif kind == "reasoning":
-        thoughts = [
-            as_object(part).get("text")
-            for part in (*as_array(item.get("summary")), *as_array(item.get("content")))
-        ]
-        yield from (f"(thinks) {printable(thought)}" for thought in thoughts)
+        for part in (*as_array(item.get("summary")), *as_array(item.get("content"))):
+            yield f"(thinks) {printable(as_object(part).get('text'))}"
     elif kind.endswith("_output"):
         yield printable(item.get("output"))
     else:
@@ -138,6 +138,7 @@ def _item(kind: str, item: dict[str, Any]) -> Iterator[str]:
 
 
 def _part(part: object) -> str:
+    """Return the text of one part of a message's content, in any dialect."""
     block = as_object(part)
     match block.get("type"):
         case "text" | "input_text" | "output_text" | "refusal":
@@ -147,10 +148,8 @@ def _part(part: object) -> str:
         case "tool_use":
             return _call(block.get("name"), block.get("input"))
         case "tool_result":
-            return (
-                f"result of {as_line(block.get('tool_use_id')) or 'a call'}: "
-                f"{printable(block.get('content'))}"
-            )
+            call = as_line(block.get("tool_use_id")) or "a call"
+            return f"result of {call}: {printable(block.get('content'))}"
         case str() as kind:
             return f"({as_line(kind)})"
         case _:
@@ -162,6 +161,7 @@ def _call(name: object, arguments: object) -> str:
 
 
 def _stream(text: str) -> Iterator[str]:
+    """Yield the texts of a stream, each joined from its pieces."""
     events = list(_events(text))
     if not events:
         yield printable(text)
@@ -199,42 +199,62 @@ def _pieces(event: dict[str, Any]) -> Iterator[tuple[object, str]]:
 
     Which dialect an event is of need not be known: their members have different names.
     """
-    if error := event.get("error") or as_object(event.get("response")).get("error"):
+    error = event.get("error") or as_object(event.get("response")).get("error")
+    if error:
         yield "error", _json(error)
 
-    # OpenAI chat completions
+    yield from _chat_pieces(event)
+    yield from _responses_pieces(event)
+    yield from _anthropic_pieces(event)
+
+
+def _chat_pieces(event: dict[str, Any]) -> Iterator[tuple[object, str]]:
+    """Yield the texts of an event of OpenAI chat completions."""
     for choice in as_array(event.get("choices")):
         delta = as_object(as_object(choice).get("delta"))
         yield from _texts("text", (delta.get("content"), delta.get("refusal")))
+
         for call in as_array(delta.get("tool_calls")):
-            function = as_object(as_object(call).get("function"))
             place = ("call", str(as_object(call).get("index")))
-            yield from (
-                (place, f"calls {name} ") for _, name in _texts(place, (function.get("name"),))
-            )
+            function = as_object(as_object(call).get("function"))
+            name = function.get("name")
+            if isinstance(name, str) and name:
+                yield place, f"calls {name} "
             yield from _texts(place, (function.get("arguments"),))
 
-    # OpenAI Responses
+
+def _responses_pieces(event: dict[str, Any]) -> Iterator[tuple[object, str]]:
+    """Yield the texts of an event of OpenAI Responses."""
     item = as_object(event.get("item"))
     place = ("item", str(event.get("item_id", item.get("id"))))
-    if event.get("type") == "response.output_item.added":
-        yield from ((place, f"calls {name} ") for _, name in _texts(place, (item.get("name"),)))
+    name = item.get("name")
+    is_new = event.get("type") == "response.output_item.added"
+    if is_new and isinstance(name, str) and name:
+        yield place, f"calls {name} "
     yield from _texts(place, (event.get("delta"),))
 
-    # Anthropic messages
+
+def _anthropic_pieces(event: dict[str, Any]) -> Iterator[tuple[object, str]]:
+    """Yield the texts of an event of Anthropic messages."""
     place = ("block", str(event.get("index")))
     block = as_object(event.get("content_block"))
     delta = as_object(event.get("delta"))
     if block.get("type") == "tool_use":
         yield place, f"calls {block.get('name')} "
-    yield from _texts(
-        place,
-        (block.get("text"), delta.get("text"), delta.get("thinking"), delta.get("partial_json")),
+    values = (
+        block.get("text"),
+        delta.get("text"),
+        delta.get("thinking"),
+        delta.get("partial_json"),
     )
+    yield from _texts(place, values)
 
 
 def _texts(place: object, values: Iterable[object]) -> Iterator[tuple[object, str]]:
-    yield from ((place, value) for value in values if isinstance(value, str) and value)
+    """Yield the place with each value that is a text and not empty."""
+    for value in values:
+        if isinstance(value, str) and value:
+            yield place, value
 
 
 def _read(data: str) -> dict[str, Any]:
@@ -245,6 +265,7 @@ def _read(data: str) -> dict[str, Any]:
 
 
 def _json(value: object) -> str:
+    """Return a value as JSON. It may be of a kind that JSON does not know."""
     try:
         return json.dumps(value, ensure_ascii=False)
     except (ValueError, TypeError, RecursionError):

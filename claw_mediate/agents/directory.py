@@ -37,7 +37,7 @@ from claw_contract.metadata import Metadata
 from claw_contract.names import is_agent_id
 from claw_contract.secret import Secret, SecretRef
 from claw_mediate.core.types import TurnLimits
-from claw_mediate.file_cache import FileVersion, file_version, read_file
+from claw_mediate.file_cache import FileVersion, LookTimer, file_version, read_file
 from claw_mediate.telemetry.event_log import EventLog
 
 _METADATA = "metadata.json"
@@ -140,6 +140,7 @@ class FileDefect(NamedTuple):
 
 
 class _CachedAgent(NamedTuple):
+    timer: LookTimer
     files: tuple[FileVersion, ...]
     agent: Agent | None
     problems: tuple[FileDefect, ...]
@@ -153,13 +154,17 @@ class AgentDirectory:
         root: Path,
         log: EventLog | None = None,
         on_change: Callable[[str], None] = lambda _agent_id: None,
+        look_seconds: float = 0.0,
     ) -> None:
         """``on_change`` is called with the id of an agent whose files have changed since it was
         last found.
+
+        An agent's files are looked at once in ``look_seconds``; 0: whenever it is found.
         """
         self._root = root
         self._log = log
         self._on_change = on_change
+        self._look_seconds = look_seconds
         self._cache: dict[str, _CachedAgent] = {}
 
     def find(self, agent_id: str) -> Agent | None:
@@ -168,6 +173,10 @@ class AgentDirectory:
 
         Raise ``UnreadableDirectoryError`` if that can't be found out now.
         """
+        cached = self._cache.get(agent_id)
+        if cached is not None and not cached.timer.is_due():
+            return cached.agent
+
         if not is_agent_id(agent_id):
             return None
 
@@ -188,8 +197,8 @@ class AgentDirectory:
 
             try:
                 files = tuple(file_version(name, directory) for name in _FILES)
-                cached = self._cache.get(agent_id)
                 if cached is not None and cached.files == files:
+                    cached.timer.restart()
                     return cached.agent
                 contents = _read_contents(directory, files)
             finally:
@@ -205,7 +214,9 @@ class AgentDirectory:
         """Parse an agent's files, and note what became of it."""
         agent, problems = _parse_agent(agent_id, contents)
         cached = self._cache.get(agent_id)
-        self._cache[agent_id] = _CachedAgent(files, agent, problems)
+        timer = LookTimer(self._look_seconds)
+        timer.restart()
+        self._cache[agent_id] = _CachedAgent(timer, files, agent, problems)
 
         if cached is not None and cached.agent != agent:
             self._on_change(agent_id)

@@ -1,5 +1,6 @@
-"""HTTP/1.1 client for providers and services, on h11 and asyncio
-(docs/decisions/0013 compares it with others).
+"""HTTP/1.1 client for providers and services, on h11 and asyncio.
+
+docs/decisions/0013 compares it with others.
 
 Plain requests are written here, and plain responses are read here: a whole head in ASCII, a length,
 a connection that stays. h11 checks all other requests, and reads all other responses, from their
@@ -21,6 +22,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from http import HTTPStatus
 from ipaddress import ip_address
 from types import TracebackType
 from typing import NamedTuple
@@ -36,14 +38,16 @@ _MAX_HEAD_BYTES = 100 * 1024  # Limit of a response's head
 _MAX_UNREAD_BYTES = 256 * 1024  # Received bytes above which reading from the socket pauses
 _MAX_COPIED = 64 * 1024  # Bytes of a body that costs less to copy than to write apart from its head
 _FALLBACK_SECONDS = 1.0
-"""Time to try an address while there is another one. (asyncio's own happy eyeballs fails an
-assertion where tasks start eagerly, as mitmproxy's do.)
+"""Time to try an address while there is another one.
+
+(asyncio's own happy eyeballs fails an assertion where tasks start eagerly, as mitmproxy's do.)
 """
 _PIECE_BYTES = 256 * 1024  # Bytes of a large body that are written, and encrypted, at once
 _MAX_DIGITS = 15  # Of a content-length
 _PORTS = {"http": 80, "https": 443}
-_ASCII = 0x80
+_FIRST_NON_ASCII = 0x80
 _METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+_BODYLESS_STATUSES = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
 
 
 def tls_context() -> ssl.SSLContext:
@@ -79,7 +83,7 @@ class ConnectionPool:
         self._tls = tls
         self._idle_seconds = idle
         self._connect_seconds = connect
-        self._idle: list[tuple[_Origin, Connection]] = []
+        self._idle: list[tuple[_Origin, PeerConnection]] = []
         self._closed = False
 
     def stream(
@@ -102,11 +106,13 @@ class ConnectionPool:
         self._idle.clear()
         await asyncio.sleep(0)  # let their last callbacks run
 
-    def take_idle(self, origin: _Origin) -> "Connection | None":
-        """Return the origin's most recently used connection that is still reusable;
-        close all that are not.
+    def take_idle(self, origin: _Origin) -> "PeerConnection | None":
+        """Return the origin's most recently used connection that is still reusable.
+
+        Close those of any origin that are not reusable any more.
         """
-        now, latest = time.monotonic(), None
+        now = time.monotonic()
+        latest: PeerConnection | None = None
         for index in range(len(self._idle) - 1, -1, -1):
             owner, connection = self._idle[index]
             if not connection.is_reusable(now):
@@ -117,12 +123,13 @@ class ConnectionPool:
                 del self._idle[index]
         return latest
 
-    async def connect(self, origin: _Origin) -> "Connection":
-        """Return a new connection."""
+    async def connect(self, origin: _Origin) -> "PeerConnection":
+        """Return a new connection. Raise ``ConnectTimeout`` or ``ConnectError``."""
         try:
             async with asyncio.timeout(self._connect_seconds):
                 *others, last = await _find_addresses(origin)
                 for address in others:
+                    # TimeoutError is an OSError: the next address is tried after it, too.
                     with suppress(OSError):
                         async with asyncio.timeout(_FALLBACK_SECONDS):
                             return await self._connect_to(address, origin)
@@ -132,16 +139,17 @@ class ConnectionPool:
         except (OSError, UnicodeError) as error:
             raise httpx2.ConnectError("no connection") from error
 
-    async def _connect_to(self, address: str, origin: _Origin) -> "Connection":
-        tls, name = (self._tls, origin.host) if origin.secure else (None, None)
+    async def _connect_to(self, address: str, origin: _Origin) -> "PeerConnection":
         loop = asyncio.get_running_loop()
-        return (
-            await loop.create_connection(
-                Connection, address, origin.port, ssl=tls, server_hostname=name
+        if origin.secure:
+            _, connection = await loop.create_connection(
+                PeerConnection, address, origin.port, ssl=self._tls, server_hostname=origin.host
             )
-        )[1]
+        else:
+            _, connection = await loop.create_connection(PeerConnection, address, origin.port)
+        return connection
 
-    def release(self, origin: _Origin, connection: "Connection") -> None:
+    def release(self, origin: _Origin, connection: "PeerConnection") -> None:
         """Keep a connection for another request, or close it."""
         has_room = not self._closed and len(self._idle) < _MAX_IDLE
         if has_room and connection.reset(time.monotonic() + self._idle_seconds):
@@ -165,13 +173,13 @@ async def _find_addresses(origin: _Origin) -> list[str]:
 
 
 class ConnectionPools[K]:
-    """A pool for each key; their TLS context is created with them, and not by the
-    first request, because that is slow.
-    """
+    """A pool for each key; all have one TLS context."""
 
     def __init__(self, *, idle: float, connect: float | None = None) -> None:
-        self._idle, self._connect = idle, connect
+        self._idle = idle
+        self._connect = connect
         self._pools: dict[K, ConnectionPool] = {}
+        # Created now, and not by the first request, because that is slow.
         self.tls = tls_context()
 
     def __getitem__(self, key: K) -> ConnectionPool:
@@ -199,7 +207,7 @@ class Exchange:
     ) -> None:
         self._pool = pool
         self._asked = method, url, headers, body, path
-        self._held: tuple[_Origin, Connection] | None = None
+        self._held: tuple[_Origin, PeerConnection] | None = None
 
     async def __aenter__(self) -> "Response":
         method, url, headers, body, path = self._asked
@@ -208,7 +216,8 @@ class Exchange:
         connection = self._pool.take_idle(target.origin) or await self._pool.connect(target.origin)
         self._held = target.origin, connection
         try:
-            return Response(connection, *await connection.send(request, body or b""))
+            status, response_headers = await connection.send(request, body or b"")
+            return Response(connection, status, response_headers)
         except BaseException:
             self._pool.release(target.origin, connection)
             raise
@@ -227,7 +236,7 @@ class Response:
     """A response whose body is read once, in one of three ways."""
 
     def __init__(
-        self, connection: "Connection", status_code: int, headers: ResponseHeaders
+        self, connection: "PeerConnection", status_code: int, headers: ResponseHeaders
     ) -> None:
         self._connection = connection
         self.status_code = status_code
@@ -249,27 +258,31 @@ class Response:
         ]
         if not codings:
             return self.aiter_raw()
-        return httpx2.Response(
-            self.status_code, headers=codings, stream=_Body(self._connection)
-        ).aiter_bytes()
+
+        decoded = httpx2.Response(self.status_code, headers=codings, stream=_Body(self._connection))
+        return decoded.aiter_bytes()
 
 
-class Connection(asyncio.Protocol):
+class PeerConnection(asyncio.Protocol):
     """One connection to a peer, one request at a time."""
 
     def __init__(self) -> None:
-        self._http: h11.Connection | None = None  # Reads the present response, unless that is plain
-        # Bytes of a plain response's body that are still to come; -1: not even its head has come
-        self._left = 0
-        self._received = bytearray()
-        self._has_sent = True  # All of the present request
-        self._is_full = False  # The transport holds so much that it asks to wait
+        self._transport: asyncio.Transport | None = None
+        self._poll = select.poll()
+        self._reusable_until = 0.0
         self._lost = False
         self._error: Exception | None = None
         self._wakeup: asyncio.Future[None] | None = None
-        self._transport: asyncio.Transport | None = None
-        self._reusable_until = 0.0
-        self._poll = select.poll()
+
+        # The present request
+        self._has_sent = True  # True if all of it was sent
+        self._is_full = False  # True while the transport holds so much that it asks to wait
+
+        # The present response
+        self._http: h11.Connection | None = None  # Reads it; None for a plain response
+        self._left = 0
+        """Bytes of a plain response's body that are still to come; -1 before its head has come."""
+        self._received = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -286,11 +299,13 @@ class Connection(asyncio.Protocol):
         self._lost, self._error = True, error
         self._wake()
 
-    async def send(self, request: "Request", body: bytes) -> tuple[int, ResponseHeaders]:
-        """Send a request; return status and headers of its response, which may come
-        before all of the request has left.
+    async def send(self, request: "PeerRequest", body: bytes) -> tuple[int, ResponseHeaders]:
+        """Send a request; return status and headers of its response.
+
+        The response may come before all of the request has left.
         """
-        self._http, self._left = None, -1
+        self._http = None
+        self._left = -1
         self._has_sent = True
         if len(body) > MAX_INLINE_BYTES:
             self._has_sent = await self._send_pieces(request.head, body)
@@ -298,17 +313,22 @@ class Connection(asyncio.Protocol):
             self._open_transport().writelines([request.head, body])
         else:
             self._open_transport().write(request.head + body)
+
         await self._await_data()
-        if (plain := read_plain_head(self._received, request.method)) is not None:
+        plain = read_plain_head(self._received, request.method)
+        if plain is not None:
             size, status, headers, self._left = plain
             del self._received[:size]
             return status, ResponseHeaders(headers)
+
+        # h11 reads a response only after it has seen its request.
         self._left = 0
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
         self._http.send(request.checked())
         if body:
             self._http.send_with_data_passthrough(h11.Data(data=body))
         self._http.send(h11.EndOfMessage())
+
         while isinstance(event := await self._next_event(self._http), h11.InformationalResponse):
             pass
         if not isinstance(event, h11.Response):
@@ -316,20 +336,24 @@ class Connection(asyncio.Protocol):
         return event.status_code, ResponseHeaders(decode_headers(event.headers.raw_items()))
 
     async def _send_pieces(self, head: bytes, body: bytes) -> bool:
-        """Send a large body piece by piece, as the peer takes it; TLS would encrypt
-        it at once, and keep the loop waiting.
+        """Send a large body piece by piece, as the peer takes it.
+
+        In one piece, TLS would encrypt all of it at once, and keep the event loop waiting.
 
         Return whether all of it was sent: the response, or the end of the connection, may come
         before.
         """
-        transport, view = self._open_transport(), memoryview(body)
+        transport = self._open_transport()
         transport.write(head)
+
+        view = memoryview(body)
         for start in range(0, len(view), _PIECE_BYTES):
             while self._is_full and not (self._received or self._lost):
                 self._wakeup = asyncio.get_running_loop().create_future()
                 await self._wakeup
             if self._received or self._lost:
                 return False
+
             transport.write(view[start : start + _PIECE_BYTES])
             await asyncio.sleep(0)
         return True
@@ -345,7 +369,9 @@ class Connection(asyncio.Protocol):
         """Return a plain response's body if all of it is here; None otherwise."""
         if self._http is not None or not 0 < self._left <= len(self._received):
             return None
-        data, self._left = self._take(self._left), 0
+
+        data = self._take(self._left)
+        self._left = 0
         return data
 
     async def iter_body(self) -> AsyncIterator[bytes]:
@@ -354,6 +380,7 @@ class Connection(asyncio.Protocol):
             while isinstance(event := await self._next_event(self._http), h11.Data):
                 yield bytes(event.data)
             return
+
         while self._left:
             await self._await_data()
             if not self._received:
@@ -363,28 +390,28 @@ class Connection(asyncio.Protocol):
             yield data
 
     def is_reusable(self, now: float) -> bool:
-        """Return whether an idle connection can take a request: not expired, and
-        neither data nor an end has arrived.
+        """Return whether an idle connection can take a request.
+
+        It is not expired, and neither data nor its end has arrived.
         """
         usable = now < self._reusable_until and not self._lost and not self._received
         return usable and not self._open_transport().is_closing() and not self._poll.poll(0)
 
     def reset(self, until: float) -> bool:
-        """Prepare for another request until that monotonic time; return False if
-        this exchange is incomplete.
+        """Prepare for another request until that monotonic time.
+
+        Return False if this exchange is incomplete: then the connection is of no use any more.
         """
-        if (
-            not self._has_sent
-            or self._left
-            or self._received
-            or self._lost
-            or self._open_transport().get_write_buffer_size()
-        ):
+        if not self._has_sent or self._left or self._received or self._lost:
             return False
+        if self._open_transport().get_write_buffer_size():
+            return False
+
         if self._http is not None:
             is_done = self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
             if not is_done or self._http.trailing_data[0]:
                 return False
+
         self._reusable_until = until
         return True
 
@@ -395,9 +422,8 @@ class Connection(asyncio.Protocol):
         try:
             while (event := reader.next_event()) is h11.NEED_DATA:
                 await self._await_data()
-                reader.receive_data(
-                    self._take()
-                )  # no bytes: the peer has closed; h11 knows whether it may
+                # No bytes: the peer has closed. h11 knows whether it may.
+                reader.receive_data(self._take())
         except h11.RemoteProtocolError as error:
             raise httpx2.RemoteProtocolError("this is no HTTP response") from error
         return event  # type: ignore[return-value] # it is not NEED_DATA
@@ -411,8 +437,9 @@ class Connection(asyncio.Protocol):
             raise httpx2.ReadError("the connection broke") from self._error
 
     def _take(self, size: int | None = None) -> bytes:
-        """Take received bytes, at most so many, and read on if reading pauses."""
-        data, is_paused = bytes(self._received[:size]), len(self._received) > _MAX_UNREAD_BYTES
+        """Take received bytes, at most ``size``; read on if reading is paused."""
+        is_paused = len(self._received) > _MAX_UNREAD_BYTES
+        data = bytes(self._received[:size])
         del self._received[: len(data)]
         if is_paused:
             self._open_transport().resume_reading()
@@ -429,7 +456,7 @@ class Connection(asyncio.Protocol):
 
 
 class _Body(httpx2.AsyncByteStream):
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: PeerConnection) -> None:
         self._connection = connection
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -442,19 +469,20 @@ def parse_url(text: str) -> Target:
     url = httpx2.URL(text)
     if url.scheme not in _PORTS or not url.raw_host:
         raise httpx2.UnsupportedProtocol(f"{url.scheme!r} is not HTTP")
+
+    is_secure = url.scheme == "https"
     port = url.port or _PORTS[url.scheme]
-    return Target(
-        _Origin(url.scheme == "https", url.raw_host.decode("ascii"), port), url.netloc, url.raw_path
-    )
+    origin = _Origin(is_secure, url.raw_host.decode("ascii"), port)
+    return Target(origin, url.netloc, url.raw_path)
 
 
-class Request(NamedTuple):
-    """A request without its body."""
+class PeerRequest(NamedTuple):
+    """A request to a peer, without its body."""
 
     method: bytes
     target: bytes
     fields: RawHeaders  # The host first (RFC 9110, 7.2)
-    head: bytes
+    head: bytes  # The same three as bytes on the wire
 
     def checked(self) -> h11.Request:
         """Return the request as h11 sends it."""
@@ -475,9 +503,12 @@ _PLAIN_REQUEST = re.compile(
 
 def write_request(
     method: str, target: Target, headers: RawHeaders, body: bytes | None, path: str
-) -> Request:
+) -> PeerRequest:
     """Return a request that can be sent. Raise ``LocalProtocolError``."""
-    full_path = target.path.rstrip(b"/") + _percent_encode(path) if path else target.path
+    full_path = target.path
+    if path:
+        full_path = full_path.rstrip(b"/") + _percent_encode(path)
+
     fields = [(b"host", target.host_header), *headers]
     head = _write_head(method.encode(), full_path, fields)
     is_plain = (
@@ -485,45 +516,45 @@ def write_request(
         and head.count(b"\n") == len(fields) + 1  # no line break in a header
         and b":" not in b"".join([name for name, _ in headers])
     )
+
     if body is not None or method in _METHODS_WITH_BODY:
         length = b"%d" % len(body or b"")
         fields.append((b"content-length", length))
         head += b"content-length: " + length + b"\r\n"
-    request = Request(method.encode(), full_path, fields, head + b"\r\n")
+
+    request = PeerRequest(method.encode(), full_path, fields, head + b"\r\n")
     if is_plain:  # h11 would leave it as it is
         return request
-    read = request.checked()
-    hosts_first = sorted(read.headers.raw_items(), key=lambda field: field[0].lower() != b"host")
-    return Request(
-        read.method,
-        read.target,
-        hosts_first,
-        _write_head(read.method, read.target, hosts_first) + b"\r\n",
-    )
+
+    checked = request.checked()
+    fields = sorted(checked.headers.raw_items(), key=lambda field: field[0].lower() != b"host")
+    head = _write_head(checked.method, checked.target, fields) + b"\r\n"
+    return PeerRequest(checked.method, checked.target, fields, head)
 
 
 def _write_head(method: bytes, target: bytes, fields: RawHeaders) -> bytes:
     """Return a head without the empty line at its end."""
-    return b"%b %b HTTP/1.1\r\n%b" % (
-        method,
-        target,
-        b"".join([b"%b: %b\r\n" % field for field in fields]),
-    )
+    lines = b"".join([b"%b: %b\r\n" % field for field in fields])
+    return b"%b %b HTTP/1.1\r\n%b" % (method, target, lines)
 
 
 _PLAIN_HEAD = re.compile(
     rb"HTTP/1\.1 ([2-5]\d\d)(?: [\t -~]*)?\r\n((?:[-!#$%&'*+.^_`|~0-9A-Za-z]+:[\t -~]*\r\n)+)\r\n"
 )
-_BODILESS = (204, 304)
 
 
 def read_plain_head(received: bytearray, method: bytes) -> tuple[int, int, Headers, int] | None:
-    """Return (size of the head, status, headers, length of the body) of a plain
-    response; None for any other.
+    """Return (size of the head, status, headers, length of the body) of a plain response.
+
+    None for any other, which h11 reads.
     """
     match = _PLAIN_HEAD.match(received, 0, _MAX_HEAD_BYTES)
-    if match is None or method == b"HEAD" or (status := int(match[1])) in _BODILESS:
+    if match is None or method == b"HEAD":
         return None
+    status = int(match[1])
+    if status in _BODYLESS_STATUSES:
+        return None
+
     lines = [line.partition(":") for line in match[2].decode("ascii").split("\r\n")[:-1]]
     headers = [(name.lower(), value.strip(" \t")) for name, _, value in lines]
     length = ""
@@ -536,14 +567,16 @@ def read_plain_head(received: bytearray, method: bytes) -> tuple[int, int, Heade
             name == "connection" and value.lower() != "keep-alive"
         ):
             return None
-    return (match.end(), status, headers, int(length)) if length else None
+
+    if not length:
+        return None
+    return match.end(), status, headers, int(length)
 
 
 def _percent_encode(path: str) -> bytes:
     """Encode all bytes of a runner's path that are not ASCII; none is lost."""
     raw = path.encode(errors="surrogateescape")
-    return (
-        raw
-        if raw.isascii()
-        else b"".join(bytes([byte]) if byte < _ASCII else b"%%%02X" % byte for byte in raw)
-    )
+    if raw.isascii():
+        return raw
+
+    return b"".join(bytes([byte]) if byte < _FIRST_NON_ASCII else b"%%%02X" % byte for byte in raw)

@@ -77,10 +77,8 @@ class PromptContext:
 
         ``recall`` False: do not ask the memory service.
         """
-        memories, feeds = await asyncio.gather(
-            self._memories.recall(agent, view, redactor) if recall else _no_memories(),
-            self.feeds.read(agent),
-        )
+        recalled = self._memories.recall(agent, view, redactor) if recall else _no_memories()
+        memories, feeds = await asyncio.gather(recalled, self.feeds.read(agent))
 
         sections: list[str] = []
         if agent.memory:

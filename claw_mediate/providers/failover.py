@@ -17,6 +17,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
+from http import HTTPStatus
 from typing import Literal
 
 import httpx2
@@ -39,7 +40,7 @@ from claw_mediate.http.bounded_body import read_bounded
 from claw_mediate.http.client import ConnectionPools
 from claw_mediate.http.headers import Headers, provider_auth, raw_headers, runner_headers
 from claw_mediate.http.large_bodies import compute
-from claw_mediate.providers.key_answers import RATE_LIMITED, KeyAnswer, key_question
+from claw_mediate.providers.key_answers import KeyAnswer, key_question
 from claw_mediate.providers.registry import ProviderRegistry
 from claw_mediate.providers.request_credentials import AgentRequest
 from claw_mediate.providers.routing import KEY_UNAVAILABLE, NO_KEY, Route, log_failover
@@ -47,9 +48,12 @@ from claw_mediate.telemetry.event_log import EventLog
 
 MAX_RESPONSE_BYTES = 16 * 1024 * 1024  # A longer response is a fault of the provider
 CONNECT_SECONDS = 10.0
-_IDLE_SECONDS = (
-    4.0  # Less than the 5 s after which common servers close: a request sent at that moment is lost
-)
+_IDLE_SECONDS = 4.0
+"""Less than the 5 s after which common servers close: a request sent at that moment is lost."""
+_OWN_QUESTIONS = ""  # The connection pool of our own questions: no agent has this id
+_QUESTION_SECONDS = 20.0
+_ERROR_BYTES = 64 << 10
+
 MISCONFIGURED = "provider_misconfigured"
 UNREACHABLE = "provider_unreachable"
 BROKE_OFF = "provider_broke_off"
@@ -87,8 +91,9 @@ def too_large(provider: Provider) -> TransportFailure:
 
 
 class ProviderClient:
-    """Client with a connection pool for each agent, so that no agent can read
-    another's response.
+    """Client of all providers.
+
+    Each agent has a connection pool of its own, so that no agent can read another's response.
     """
 
     def __init__(self) -> None:
@@ -99,7 +104,8 @@ class ProviderClient:
 
         The caller bounds the time.
         """
-        pool, body = self._pools[agent_id], request.body or None
+        pool = self._pools[agent_id]
+        body = request.body or None
         try:
             async with pool.stream(
                 request.method,
@@ -121,32 +127,32 @@ class ProviderClient:
             )
         if size > MAX_RESPONSE_BYTES:
             return too_large(provider)
-        content_type = response.headers.get("content-type", "application/json")
-        retry_after, shown = (
-            response.headers.get("retry-after", ""),
-            runner_headers(response.headers.items()),
+
+        headers = response.headers
+        return ProviderResponse(
+            response.status_code,
+            headers.get("content-type", "application/json"),
+            content,
+            headers.get("retry-after", ""),
+            runner_headers(headers.items()),
         )
-        return ProviderResponse(response.status_code, content_type, content, retry_after, shown)
 
     async def ask_about(self, provider: Provider, key: PoolKey) -> tuple[int, bytes] | None:
-        """Return status and the beginning of an error's body, of a GET of our own
-        with a key; None without an answer.
+        """Ask the provider whether a key is sound, by a GET of our own.
+
+        Return the status and the beginning of an error's body; None if no answer came.
         """
         path, headers = key_question(provider)
         headers = [*headers, *provider_auth(provider, key.secret)]
         pool = self._pools[_OWN_QUESTIONS]
         try:
-            async with (
-                asyncio.timeout(_QUESTION_SECONDS),
-                pool.stream(
-                    "GET", provider.base_url, raw_headers(headers), None, path=path
-                ) as response,
-            ):
-                is_plain = not response.headers.get_list(
-                    "content-encoding"
-                )  # a few packed bytes could be gigabytes
-                if response.status_code < _CLIENT_ERROR or not is_plain:
+            question = pool.stream("GET", provider.base_url, raw_headers(headers), None, path=path)
+            async with asyncio.timeout(_QUESTION_SECONDS), question as response:
+                # A few compressed bytes could unpack to gigabytes.
+                is_compressed = bool(response.headers.get_list("content-encoding"))
+                if response.status_code < HTTPStatus.BAD_REQUEST or is_compressed:
                     return response.status_code, b""
+
                 body, _ = await read_bounded(response, _ERROR_BYTES, _ERROR_BYTES)
                 return response.status_code, body
         except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, UnicodeError):
@@ -162,11 +168,7 @@ _MAX_RETRIES = 2
 _BACKOFF_SECONDS = 0.25
 _FETCH_SECONDS = 60.0
 _MAX_WAIT_SECONDS = 5.0  # Longest wait for a key, or for a provider's Retry-After
-_OK, _CLIENT_ERROR, _SERVER_ERROR, _UNAVAILABLE = 200, 400, 500, 503
-_OWN_QUESTIONS = ""  # Their connection pool: it is no agent's
-_QUESTION_SECONDS = 20.0
 _QUESTION_INTERVAL_SECONDS = 120.0
-_ERROR_BYTES = 64 << 10
 _REASONS = {
     NO_KEY: KEY_UNAVAILABLE,
     UNREACHABLE: "transport_error",
@@ -174,7 +176,11 @@ _REASONS = {
     TOO_LARGE: "response_read_error",
     BAD_REPLY: "response_read_error",
 }
-"""Reasons of failover events (the original's names) for failures whose code is not one."""
+"""The reason of a failover event by the failure's code, where the original system has another name
+for it.
+"""
+_REPEATABLE = frozenset({UNREACHABLE, BROKE_OFF, BAD_REPLY})
+"""Codes of failures that may be gone when all candidates are tried again."""
 
 
 type ModelResult = ModelResponse | ProviderResponse | TransportFailure
@@ -183,10 +189,11 @@ type ModelResult = ModelResponse | ProviderResponse | TransportFailure
 class ModelCall(msgspec.Struct, frozen=True):
     """A model call.
 
-    ``read`` raises the two errors of unusable responses; ``until`` is a deadline in loop time.
+    ``read`` parses a response, and raises ``UnreadableResponseError`` or ``FailedResponseError``.
+    ``until`` is a deadline in loop time.
 
-    ``adapt`` returns the body for a provider and model (``Candidate.maker``), where that may be
-    another one than ``body``.
+    ``adapt`` returns the body for a provider and model (``Candidate.maker``); None if all of them
+    get ``body``.
     """
 
     body: bytes
@@ -202,10 +209,10 @@ class ModelCall(msgspec.Struct, frozen=True):
 
 
 class KeyQuestions:
-    """Questions of our own about keys, in the background: one for each key within
-    ``_QUESTION_INTERVAL_SECONDS``.
+    """Questions of our own about keys, asked in the background.
 
-    So agents can't make the proxy ask more often, whatever they send.
+    There is one for each key within ``_QUESTION_INTERVAL_SECONDS``, so that agents can't make the
+    proxy ask more often, whatever they send.
     """
 
     def __init__(self, registry: ProviderRegistry, client: ProviderClient) -> None:
@@ -223,6 +230,7 @@ class KeyQuestions:
         }
         if (provider.name, key.secret) in self._asked or self._is_closed:
             return
+
         self._asked[provider.name, key.secret] = now
         task = asyncio.get_running_loop().create_task(self._ask(provider, key))
         self._tasks.add(task)
@@ -258,25 +266,30 @@ class ProviderFailover:
 
     async def post(self, route: Route, call: ModelCall) -> ModelResult:
         """Return the reply, or what the runner gets instead. The caller bounds the time."""
-        active, fallbacks = route.active, route.fallbacks
+        active = route.active
+        fallbacks = route.fallbacks
         last = (fallbacks or active)[-1]
-        if (wait := self._initial_pause(route)) > 0:
+
+        wait = self._initial_pause(route)
+        if wait > 0:
             await self._pause(route, wait)
+
         best: ModelResult | None = None
         for attempt in range(_MAX_RETRIES + 1):
             result, is_repeatable = await self._try_candidates(route, call, active, last)
             best = _better(best, result)
-            pause = (
-                self._retry_pause(route, result, attempt)
-                if is_repeatable and call.may_retry()
-                else None
-            )
+            if not is_repeatable or not call.may_retry():
+                break
+
+            pause = self._retry_pause(route, result, attempt)
             if pause is None or _now() + pause >= call.until:
                 break
             await self._pause(route, pause)
+
         assert best is not None
         if _is_final(best) or not fallbacks:
             return best
+
         result, _ = await self._try_candidates(route, call, fallbacks, last, best)
         return _better(best, result)
 
@@ -291,17 +304,18 @@ class ProviderFailover:
         self._registry.check_dead_keys(provider)
         if not ready:
             return self._no_key(provider, None)
+
         key = ready[0]
         credential = provider_auth(provider, key.secret if key else None)
+        request = request._replace(headers=[*request.headers, *credential])
         try:
             async with asyncio.timeout(_FETCH_SECONDS):
-                result = await self._client.send(
-                    agent_id, provider, request._replace(headers=[*request.headers, *credential])
-                )
+                result = await self._client.send(agent_id, provider, request)
         except TimeoutError:
             return TransportFailure(
                 TIMEOUT, f"the provider {provider.name!r} did not answer in time"
             )
+
         if key is not None and isinstance(result, ProviderResponse):
             answer = KeyAnswer(result.status, result.body, result.retry_after, is_model_call=False)
             self._registry.record_response(provider, key, answer)
@@ -325,23 +339,29 @@ class ProviderFailover:
     ) -> tuple[ModelResult, bool]:
         """Try the candidates at these positions until one result is final.
 
-        ``failure``: of the candidate before.
+        ``last`` is the position of the turn's last candidate, which may use all of the time;
+        ``failure`` is the result of a candidate that was tried before these.
 
         Return (the best result, True if trying all again may help).
         """
-        best, is_repeatable = failure, False
+        best = failure
+        is_repeatable = False
         for position in positions:
             if failure is not None:
                 step = (route.candidate, route.candidates[position])
                 log_failover(self._log, route.requester, step, _failover_reason(failure))
+
             route.position = position
-            failure = await self._try_candidate(
-                route, call, None if position == last else (call.until - _now()) / 2
-            )
+            # Half of the time is left for the candidates after this one.
+            seconds = None if position == last else (call.until - _now()) / 2
+            failure = await self._try_candidate(route, call, seconds)
             if _is_final(failure):
                 route.has_answered = route.has_answered or isinstance(failure, ModelResponse)
                 return failure, False
-            best, is_repeatable = _better(best, failure), is_repeatable or _is_repeatable(failure)
+
+            best = _better(best, failure)
+            is_repeatable = is_repeatable or _is_repeatable(failure)
+
         assert best is not None
         return best, is_repeatable
 
@@ -350,6 +370,7 @@ class ProviderFailover:
     ) -> ModelResult:
         if seconds is None:  # the caller bounds the time
             return await self._try_keys(route, call)
+
         try:
             async with asyncio.timeout(seconds):
                 return await self._try_keys(route, call)
@@ -367,20 +388,23 @@ class ProviderFailover:
                 break
         if result is None:
             return self._no_key(candidate.provider, candidate.model)
+
         size = len(result.body) if isinstance(result, ProviderResponse) else 0
         parsed = await compute(size, partial(parse_response, result, call.read))
-        return (
-            replace(parsed, maker=candidate.maker) if isinstance(parsed, ModelResponse) else parsed
-        )
+        if isinstance(parsed, ModelResponse):
+            return replace(parsed, maker=candidate.maker)
+        return parsed
 
     def _keys(self, candidate: Candidate) -> Iterator[PoolKey | None]:
-        """Yield the keys to try, one after another: those that are ready, then the
-        dead ones whose trial is due.
+        """Yield the keys to try: those that are ready, then the dead ones whose trial is due.
+
+        A dead key is claimed only when all before it have failed: it is this request's to try.
         """
         ready = self._registry.ready(candidate.provider, candidate.model)
         if ready:
             self._registry.check_dead_keys(candidate.provider)
         yield from ready
+
         while (key := self._registry.claim(candidate.provider)) is not None:
             yield key
 
@@ -388,47 +412,52 @@ class ProviderFailover:
         self, route: Route, call: ModelCall, key: PoolKey | None
     ) -> ProviderResult:
         """Send a call with a key, and record what the answer says of it."""
-        provider, scope = route.candidate.provider, route.candidate.model
         if key is None:
             return await self._send(route, call, [])
+
+        provider = route.candidate.provider
         answer = KeyAnswer(0)
         try:
             result = await self._send(route, call, provider_auth(provider, key.secret))
             if isinstance(result, ProviderResponse):
                 request = AgentRequest(route.path, route.headers, call.body)
                 answer = KeyAnswer(
-                    result.status, result.body, result.retry_after, scope, request=request
+                    result.status,
+                    result.body,
+                    result.retry_after,
+                    scope=route.candidate.model,
+                    request=request,
                 )
         finally:
             # Also if the runner has left: the key may be a dead one, which nobody else tries until
             # this is known.
             is_about_key = self._registry.record_response(provider, key, answer)
-        return (
-            replace(result, is_about_key=True)
-            if is_about_key and isinstance(result, ProviderResponse)
-            else result
-        )
+
+        if is_about_key and isinstance(result, ProviderResponse):
+            return replace(result, is_about_key=True)
+        return result
 
     async def _send(self, route: Route, call: ModelCall, credential: Headers) -> ProviderResult:
-        candidate, own = route.candidate, route.provider_headers
+        """Send a call to the current candidate, and show the exchange to the call's observer."""
+        candidate = route.candidate
         provider = candidate.provider
-        body = await compute(len(call.body), partial(route.body, call.body_for(candidate.maker)))
+        headers = route.provider_headers
         path = provider.strip_base_path(route.path)
+        body = await compute(len(call.body), partial(route.body, call.body_for(candidate.maker)))
 
         def describe() -> RequestInfo:
-            return RequestInfo(
-                "POST", provider.base_url.rstrip("/") + path, [*own, *mask_values(credential)], body
-            )
+            url = provider.base_url.rstrip("/") + path
+            return RequestInfo("POST", url, [*headers, *mask_values(credential)], body)
 
-        with call.observer.observe(
-            Subject("model", call.round, provider.name), describe
-        ) as exchange:
+        subject = Subject("model", call.round, provider.name)
+        with call.observer.observe(subject, describe) as exchange:
             with route.stopwatch.model_call(candidate) as set_status:
-                request = RequestInfo("POST", path, [*own, *credential], body)
+                request = RequestInfo("POST", path, [*headers, *credential], body)
                 result = await self._client.send(route.requester.agent.id, provider, request)
                 if isinstance(result, ProviderResponse):
                     set_status(result.status)
                     route.keep_turn_state(result.headers)
+
             if isinstance(result, TransportFailure):
                 exchange.on_failure(result.message)
             else:
@@ -440,9 +469,12 @@ class ProviderFailover:
         wait = self._registry.wait(provider, scope)
         if wait == math.inf:
             return TransportFailure(NO_KEY, message)
-        return TransportFailure(NO_KEY, message, _UNAVAILABLE, str(math.ceil(wait)))
+        return TransportFailure(
+            NO_KEY, message, HTTPStatus.SERVICE_UNAVAILABLE, str(math.ceil(wait))
+        )
 
     def _initial_pause(self, route: Route) -> float:
+        """Return the seconds until a key is usable; 0 if the turn can't wait for it."""
         wait = self._wait(route)
         return wait if wait <= _MAX_WAIT_SECONDS else 0.0
 
@@ -451,18 +483,16 @@ class ProviderFailover:
         wait = self._wait(route)
         if attempt == _MAX_RETRIES or wait > _MAX_WAIT_SECONDS:
             return None
-        asked = (
-            self._registry.rest(result.retry_after)
-            if isinstance(result, ProviderResponse)
-            else None
-        )
-        return max(
-            wait,
-            _BACKOFF_SECONDS * 4.0**attempt,
-            asked if asked and asked <= _MAX_WAIT_SECONDS else 0.0,
-        )
+
+        pause = max(wait, _BACKOFF_SECONDS * 4.0**attempt)
+        if isinstance(result, ProviderResponse):
+            asked = self._registry.rest(result.retry_after)
+            if asked is not None and asked <= _MAX_WAIT_SECONDS:
+                return max(pause, asked)
+        return pause
 
     def _wait(self, route: Route) -> float:
+        """Return the seconds until a key of the active candidates is usable."""
         candidates = [route.candidates[position] for position in route.active]
         return min(
             self._registry.wait(candidate.provider, candidate.model) for candidate in candidates
@@ -471,8 +501,9 @@ class ProviderFailover:
 
 def parse_response(result: ProviderResult, read: Callable[[bytes], ModelResponse]) -> ModelResult:
     """Return the reply of a response with status 200, or the failure."""
-    if isinstance(result, TransportFailure) or result.status != _OK:
+    if isinstance(result, TransportFailure) or result.status != HTTPStatus.OK:
         return result
+
     try:
         return replace(read(result.body), headers=result.headers)
     except UnreadableResponseError as error:
@@ -488,27 +519,30 @@ def _now() -> float:
 
 
 def _is_final(result: ModelResult) -> bool:
+    """Return True for a result that no other key or candidate can better."""
     if isinstance(result, ProviderResponse):
-        is_about_key = result.is_about_key or result.status == RATE_LIMITED
-        return _CLIENT_ERROR <= result.status < _SERVER_ERROR and not is_about_key
+        is_about_key = result.is_about_key or result.status == HTTPStatus.TOO_MANY_REQUESTS
+        is_client_error = HTTPStatus.BAD_REQUEST <= result.status < HTTPStatus.INTERNAL_SERVER_ERROR
+        return is_client_error and not is_about_key
     return isinstance(result, ModelResponse)
 
 
 def _is_repeatable(result: ModelResult) -> bool:
+    """Return True if the same candidate may answer when it is tried again."""
     if isinstance(result, ProviderResponse):
-        return result.status == RATE_LIMITED or result.status >= _SERVER_ERROR
-    return isinstance(result, TransportFailure) and result.code in {
-        UNREACHABLE,
-        BROKE_OFF,
-        BAD_REPLY,
-    }
+        is_limited = result.status == HTTPStatus.TOO_MANY_REQUESTS
+        return is_limited or result.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    return isinstance(result, TransportFailure) and result.code in _REPEATABLE
 
 
 def _better(before: ModelResult | None, later: ModelResult) -> ModelResult:
-    """Return the result for the runner: the last response of a provider, rather
-    than a missing key or connection.
+    """Return the one for the runner: rather a provider's response than a missing key or connection.
+
+    Of two equal ones it is the later one.
     """
-    return before if before is not None and _rank(before) > _rank(later) else later
+    if before is not None and _rank(before) > _rank(later):
+        return before
+    return later
 
 
 def _rank(result: ModelResult) -> Literal[0, 1, 2, 3]:
@@ -521,11 +555,9 @@ def _failover_reason(failure: ModelResult) -> str:
     match failure:
         case TransportFailure(code=code):
             return _REASONS.get(code, code)
-        case ProviderResponse(status=status, is_about_key=is_about_key) if (
-            is_about_key or status == RATE_LIMITED
-        ):
-            return "provider_keys_exhausted"
-        case ProviderResponse(status=status):
+        case ProviderResponse(status=status, is_about_key=is_about_key):
+            if is_about_key or status == HTTPStatus.TOO_MANY_REQUESTS:
+                return "provider_keys_exhausted"
             return f"http_{status}"
         case ModelResponse():
             raise AssertionError("a candidate that answered is kept")

@@ -1,5 +1,6 @@
-"""The meaning of a provider's answer for the key that was sent (docs/spec/mediation.md section 4,
-"The model's side").
+"""The meaning of a provider's answer for the key that was sent.
+
+docs/spec/mediation.md section 4, "The model's side".
 
     accepted    the key was let in: 2xx, and any other 4xx
     bad         401 or 403 with a code of a bad key: it is dead
@@ -24,6 +25,7 @@ Fosowl/agenticSeek 407).
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from http import HTTPStatus
 from typing import Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
@@ -37,34 +39,40 @@ from claw_mediate.providers.request_credentials import AgentRequest
 
 type KeyVerdict = Literal["accepted", "bad", "doubtful", "account", "throttled", "unknown"]
 
-RATE_LIMITED = 429
-_PAYMENT_REQUIRED = 402
+_SUCCESS = range(200, 300)
+_CLIENT_ERRORS = range(400, 500)
 _MAX_ERROR_BYTES = 64 << 10  # A longer error has no code that counts
 _UNAUTHORIZED = frozenset({401, 403})
 _BAD_REQUEST_TOO = frozenset({400, 401, 403})
+_BODY_DECIDES = frozenset({400, 401, 402, 403})
+_ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
+USER_AGENT = "clawdapus (check of a key)"
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRules:
-    """One row: how a provider tells that a key is bad, and what to ask it about a
-    key of which that is not known.
-    """
+    """One row: how a provider reports a bad key, and how to ask it whether a key is sound."""
 
     bad_key: frozenset[str]
+    """The codes of a bad key."""
     account: frozenset[str] = frozenset()
+    """The codes of an account that is empty or closed."""
     refusals: frozenset[int] = _UNAUTHORIZED
-    question: str = (
-        "/models"  # Path of a GET below ``/v1`` that needs a sound key, and no other right
-    )
+    """The statuses with which a key is refused."""
+    question: str = "/models"
+    """The path of a GET below ``/v1`` that needs a sound key, and no other right."""
     headers: tuple[tuple[str, str], ...] = ()
+    """The headers of that GET."""
     names_bad_keys: bool = False
-    """True if a bad key always has its code.
+    """True if the answer about a bad key always has one of the codes.
 
-    Then a refusal of the question without one is a right that the key lacks.
+    Then a refusal of the question without a code is about a right that the key lacks.
     """
     may_be_gateway: bool = False
-    """True at any host but the provider's own: an error may be another server's, asked with a key
-    of the request or model.
+    """True at any host except the provider's own.
+
+    An error may then be of another server, which was asked with a key of the request or of the
+    model.
     """
 
 
@@ -118,19 +126,21 @@ _FORMATS: Final = frozenset({"openai", "anthropic"})
 
 @lru_cache(maxsize=64)
 def _find_rules(name: str, base_url: str, auth: ProviderAuth, api_format: ApiFormat) -> KeyRules:
-    # The names of formats say nothing where the base URL leads elsewhere: to a gateway, or a server
-    # of one's own.
     host = urlsplit(base_url).hostname
-    known = _HOSTS.get(host, "" if name in _FORMATS else name)
-    rules = replace(_ROWS.get(known, _SERVERS[api_format]), may_be_gateway=host not in _HOSTS)
+    known = _HOSTS.get(host)
+    is_own_host = known is not None
+    if known is None:
+        # The name of a format says nothing where the base URL leads elsewhere: to a gateway, or to
+        # a server of one's own.
+        known = "" if name in _FORMATS else name
+
+    rules = _ROWS.get(known, _SERVERS[api_format])
+    rules = replace(rules, may_be_gateway=not is_own_host)
     if known == "anthropic" and auth == "bearer":
-        # A subscription's token is refused with the code of a bad key where the agent leaves a beta
+        # A subscription's token is refused with the code of a bad key if the agent leaves a beta
         # header out.
-        rules = replace(
-            rules,
-            bad_key=frozenset(),
-            headers=(*rules.headers, ("anthropic-beta", "oauth-2025-04-20")),
-        )
+        beta = ("anthropic-beta", "oauth-2025-04-20")
+        rules = replace(rules, bad_key=frozenset(), headers=(*rules.headers, beta))
     return rules
 
 
@@ -140,36 +150,31 @@ def key_rules(provider: Provider) -> KeyRules:
 
 
 class KeyAnswer(NamedTuple):
-    """An answer to a request with a key. ``status``: 0 where no whole answer came.
-
-    ``scope``: what a 429 is about, a model and how it is used; None where it names none.
-    ``is_model_call``: False on a path of no dialect, where a code may be about something else.
-    ``request``: what was asked, in whose credentials the error may have its cause; None for a
-    request of our own.
-    """
+    """An answer to a request with a key."""
 
     status: int
+    """0 if no whole answer came."""
     body: bytes = b""
     retry_after: str = ""
     scope: str | None = None
+    """What a 429 is about: a model, and how it is used. None for a request that names no model."""
     is_model_call: bool = True
+    """False on a path of no dialect, where a code may be about something else."""
     request: AgentRequest | None = None
+    """The agent's request, whose own credentials may have caused the error; None for ours."""
 
 
 def needs_body(status: int) -> bool:
     """Return True if a status says nothing of a key without the error's code."""
-    return status in _BODY_TELLS
-
-
-_BODY_TELLS = frozenset({400, 401, 402, 403})
+    return status in _BODY_DECIDES
 
 
 def judge(provider: Provider, answer: KeyAnswer) -> KeyVerdict:
     """Return what an answer says of its key: the table above."""
     status = answer.status
-    if _FIRST_STATUS <= status < _FIRST_REDIRECT:
+    if status in _SUCCESS:
         return "accepted"
-    if not _FIRST_ERROR <= status < _FIRST_FAULT:
+    if status not in _CLIENT_ERRORS:
         return "unknown"
 
     rules = key_rules(provider)
@@ -177,25 +182,28 @@ def judge(provider: Provider, answer: KeyAnswer) -> KeyVerdict:
         is_bad = answer.is_model_call and _has_code(rules, rules.bad_key, answer)
         return "bad" if is_bad else "doubtful"
 
-    if status in {_PAYMENT_REQUIRED, RATE_LIMITED} and _has_code(rules, rules.account, answer):
+    is_limited = status == HTTPStatus.TOO_MANY_REQUESTS
+    may_be_account = is_limited or status == HTTPStatus.PAYMENT_REQUIRED
+    if may_be_account and _has_code(rules, rules.account, answer):
         return "account"
-    return "throttled" if status == RATE_LIMITED else "accepted"
-
-
-_FIRST_STATUS, _FIRST_REDIRECT, _FIRST_ERROR, _FIRST_FAULT = 200, 300, 400, 500
+    return "throttled" if is_limited else "accepted"
 
 
 def _has_code(rules: KeyRules, codes: frozenset[str], answer: KeyAnswer) -> bool:
     """Return True if an error has one of these codes, and it can only be about our key."""
     if not find_code(codes, answer.body):
         return False
+
     request = answer.request
     return request is None or not request.may_hold_credential(for_gateway=rules.may_be_gateway)
 
 
 def find_code(codes: frozenset[str], body: bytes) -> str:
     """Return the first of these codes in an error; empty if it has none."""
-    return next((code for code in read_codes(body) if code in codes), "")
+    for code in read_codes(body):
+        if code in codes:
+            return code
+    return ""
 
 
 def read_codes(body: bytes) -> list[str]:
@@ -223,12 +231,12 @@ def read_codes(body: bytes) -> list[str]:
 
 def _reasons(details: object) -> Iterator[object]:
     """Yield the reasons of Google's errors; other details repeat fields of the request."""
-    for detail in details if isinstance(details, list) else ():
+    if not isinstance(details, list):
+        return
+
+    for detail in details:
         if isinstance(detail, dict) and detail.get("@type") == _ERROR_INFO:
             yield detail.get("reason")
-
-
-_ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
 
 
 def key_question(provider: Provider) -> tuple[str, Headers]:
@@ -239,13 +247,13 @@ def key_question(provider: Provider) -> tuple[str, Headers]:
     return path, [("accept", "application/json"), ("user-agent", USER_AGENT), *rules.headers]
 
 
-USER_AGENT = "clawdapus (check of a key)"
-
-
 def answer_to_question(provider: Provider, status: int, body: bytes) -> KeyVerdict:
     """Return what the answer to ``key_question`` says: ``accepted``, ``bad``, or ``unknown``."""
     verdict = judge(provider, KeyAnswer(status, body))
+    if verdict == "bad":
+        return "bad"
     if verdict == "doubtful" and not key_rules(provider).names_bad_keys:
         return "bad"
-    is_success = _FIRST_STATUS <= status < _FIRST_REDIRECT
-    return verdict if verdict == "bad" or (verdict == "accepted" and is_success) else "unknown"
+    if status in _SUCCESS:
+        return "accepted"
+    return "unknown"

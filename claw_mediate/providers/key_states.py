@@ -28,15 +28,14 @@ from claw_contract.base import error_line
 from claw_contract.providers import KeyRecord
 from claw_contract.secret import Secret
 from claw_mediate.core.model_policy import PoolKey, Provider
-from claw_mediate.file_cache import FileVersion, file_version, read_file
+from claw_mediate.file_cache import FileVersion, LookTimer, file_version, read_file
 from claw_mediate.telemetry.event_log import EventLog, rfc3339
 
 MAX_REST_SECONDS = 600.0
 RETRY_SECONDS = 300.0
 _MAX_AHEAD_SECONDS = MAX_REST_SECONDS + 60.0  # With what the clocks of two machines may differ by
-_MIN_STORED_SECONDS = (
-    5.0  # A shorter rest is not worth a file: it is over before a new process could use it
-)
+_MIN_STORED_SECONDS = 5.0
+"""A shorter rest is not worth a file: it is over before a new process could use it."""
 _MTIME_STEP_NS = 100_000_000  # Resolution of a file system's times
 _SAME_SECONDS = 1.0  # Times this close are one finding of concurrent requests
 _MAX_RESTS = 128
@@ -49,15 +48,15 @@ _LOCK = ".lock"
 
 
 class KeyStatus(NamedTuple):
-    """A key and its times, as POSIX time.
-
-    ``ready_at``: in the past if it is ready; infinite if it is dead. ``retry_at``: when a dead key
-    may be tried; infinite for any other key, and for one that the operator laid off.
-    """
+    """A key and its times, as POSIX time."""
 
     key: PoolKey
     ready_at: float
+    """In the past if the key is ready; infinite if it is dead."""
     retry_at: float = math.inf
+    """When a dead key may be tried; infinite for any other key, and for one that the operator laid
+    off.
+    """
 
 
 class _State(NamedTuple):
@@ -69,11 +68,20 @@ class KeyStates:
     """The states of keys by provider and secret, and of rests by scope, too."""
 
     def __init__(
-        self, directory: Path, log: EventLog, clock: Callable[[], float] = time.time
+        self,
+        directory: Path,
+        log: EventLog,
+        clock: Callable[[], float] = time.time,
+        look_seconds: float = 0.0,
     ) -> None:
+        """Look at what other processes changed once in ``look_seconds``, and before each change.
+
+        0: also whenever a key is asked for.
+        """
         self.now = clock
         self._directory = directory
         self._log = log
+        self._look_timer = LookTimer(look_seconds)
         self._version: FileVersion | bool = False
         self._stored: dict[str, _State] = {}  # By file name without its suffix
         self._unstored: dict[str, _State] = {}
@@ -87,10 +95,11 @@ class KeyStates:
         return bool(self._stored or self._unstored)
 
     def statuses(self, provider: Provider, scope: str | None) -> list[KeyStatus]:
-        """Return the provider's keys in order, for requests of a scope; None: rests
-        for a scope don't count.
+        """Return the provider's keys in order, for requests of a scope.
+
+        With ``scope`` None, rests for a scope don't count.
         """
-        if provider.keys:
+        if provider.keys and self._look_timer.is_due():
             self._load()
         if not self.has_any:
             return [KeyStatus(key, key.unavailable_until) for key in provider.keys]
@@ -117,8 +126,12 @@ class KeyStates:
         return {key.id for key in provider.keys if _key_name(provider.name, key.secret) in names}
 
     def _find(self, name: str) -> _State | None:
-        """Return the state of that name: of two the later one, but a dead key's before a rest."""
-        stored, unstored = self._stored.get(name), self._unstored.get(name)
+        """Return the state of that name.
+
+        Of one in a file and one in memory, return the dead key's, or else the later one.
+        """
+        stored = self._stored.get(name)
+        unstored = self._unstored.get(name)
         if stored is None or unstored is None:
             return stored or unstored
         return max(stored, unstored)
@@ -127,17 +140,14 @@ class KeyStates:
         """Make the key dead, also after a restart. Return False if it was."""
         self._load()
         now = self.now()
-        name, until = _key_name(provider, key.secret), now + RETRY_SECONDS
+        until = now + RETRY_SECONDS
+        name = _key_name(provider, key.secret)
         before = self._find(name)
         was_dead = before is not None and before.is_dead
-        is_known = (
-            was_dead
-            and before is not None
-            and _is_ahead(before, now)
-            and until <= before.until + _SAME_SECONDS
-        )
-        if not is_known:
-            self._save(name, _State(True, until), _record(provider, key, status))
+        if before is not None and was_dead and _is_known(before, now, until):
+            return False
+
+        self._save(name, _State(True, until), _record(provider, key, status))
         return not was_dead
 
     def rest(
@@ -155,44 +165,51 @@ class KeyStates:
         if whole is not None and whole.is_dead:
             return None
 
-        name = name if scope is None else _rest_name(name, scope)
+        if scope is not None:
+            name = _rest_name(name, scope)
         before = self._find(name)
-        if before is not None and _is_ahead(before, now) and until <= before.until + _SAME_SECONDS:
+        if before is not None and _is_known(before, now, until):
             return None
 
+        is_short = until - now < _MIN_STORED_SECONDS
         is_full = name not in self._stored and len(self._stored) >= _MAX_RESTS
-        if until - now < _MIN_STORED_SECONDS or is_full:
+        if is_short or is_full:
             self._remember(name, _State(False, until), now)
         else:
             self._save(name, _State(False, until), _record(provider, key, status, scope))
         return until
 
     def claim(self, provider: str, key: PoolKey, status: int = 0) -> bool:
-        """Return True if this request is the one that tries a dead key whose time
-        has come; the others then wait.
+        """Take the trial of a dead key whose time has come; the other requests then wait.
+
+        Return True if this request is the one that tries it.
         """
         now = self.now()
         name = _key_name(provider, key.secret)
         with self._locked() as is_locked:
             if not is_locked:
                 return False
+
             self._load()
             state = self._find(name)
-            if (
-                state is None
-                or not state.is_dead
-                or _is_ahead(state, now)
-                or key.unavailable_until > now
-            ):
+            if state is None or not state.is_dead:
                 return False
+            if _is_ahead(state, now) or key.unavailable_until > now:
+                return False
+
             self._save(name, _State(True, now + RETRY_SECONDS), _record(provider, key, status))
+
         self._trials.add(name)
         return True
 
     def end_trial(self, provider: str, key: PoolKey) -> bool:
-        """Return True if this process tried the key, which was dead; its outcome is known now."""
+        """Note that a request's outcome is known.
+
+        Return True if this process had claimed the key, so that the request was its trial.
+        """
         if not self._trials:
             return False
+
         name = _key_name(provider, key.secret)
         is_tried = name in self._trials
         self._trials.discard(name)
@@ -205,6 +222,7 @@ class KeyStates:
         state = self._find(name)
         if state is None or not state.is_dead:
             return False
+
         with suppress(OSError):
             self._path(name).unlink()
         self._unstored.pop(name, None)
@@ -213,9 +231,7 @@ class KeyStates:
 
     @contextmanager
     def _locked(self) -> Iterator[bool]:
-        """Yield False if another process claims a key at this moment, and hold the
-        lock otherwise.
-        """
+        """Hold the lock for a claim; yield False if another process claims a key at this moment."""
         try:
             descriptor = os.open(
                 self._directory / _LOCK,
@@ -225,6 +241,7 @@ class KeyStates:
         except OSError:  # nothing can be written there: then no other process knows of the state
             yield True
             return
+
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -243,15 +260,21 @@ class KeyStates:
                 if kept.is_dead or _is_ahead(kept, now)
             }
         if len(self._unstored) >= _MAX_RESTS:
-            del self._unstored[min(self._unstored, key=lambda each: self._unstored[each])]
+            first_to_end = min(self._unstored, key=lambda each: self._unstored[each])
+            del self._unstored[first_to_end]
         self._unstored[name] = state
 
     def _save(self, name: str, state: _State, record: KeyRecord) -> None:
+        """Keep a state in a file; in memory if no file can be written."""
         until = rfc3339(state.until)
-        times = {"retry_at": until} if state.is_dead else {"cooldown_until": until}
-        kind = "dead" if state.is_dead else "cooldown"
         now = self.now()
-        record = record.model_copy(update={**times, "state": kind, "at": rfc3339(now)})
+        update = {"at": rfc3339(now)}
+        if state.is_dead:
+            update |= {"state": "dead", "retry_at": until}
+        else:
+            update |= {"state": "cooldown", "cooldown_until": until}
+
+        record = record.model_copy(update=update)
         try:
             self._write(name, record)
         except OSError as error:
@@ -265,6 +288,7 @@ class KeyStates:
             self._stored[name] = state
 
     def _write(self, name: str, record: KeyRecord) -> None:
+        """Replace a file as a whole, so that no process reads half of it. Raise ``OSError``."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=self._directory, prefix=".")  # of mode 0600
         staged = Path(temporary)
@@ -284,6 +308,7 @@ class KeyStates:
 
     def _load(self) -> None:
         version = file_version(self._directory)
+        self._look_timer.restart()
         if version == self._version:
             return
         # A second change within one step of the file system's time would look unchanged.
@@ -308,10 +333,12 @@ class KeyStates:
     def _log_broken(self, file: Path, error: Exception) -> None:
         """Log a broken file once for each version; its key starts afresh."""
         version = file_version(file)
-        if self._broken.get(file.name) != version:
-            self._broken[file.name] = version
-            reason = error_line(error) if isinstance(error, ValidationError) else "unreadable"
-            self._log.event("error", error="key_state_broken", file=file.name, reason=reason)
+        if self._broken.get(file.name) == version:
+            return
+
+        self._broken[file.name] = version
+        reason = error_line(error) if isinstance(error, ValidationError) else "unreadable"
+        self._log.event("error", error="key_state_broken", file=file.name, reason=reason)
 
 
 def _is_ahead(state: _State, now: float) -> bool:
@@ -319,15 +346,22 @@ def _is_ahead(state: _State, now: float) -> bool:
     return now < state.until <= now + _MAX_AHEAD_SECONDS
 
 
+def _is_known(state: _State, now: float, until: float) -> bool:
+    """Return True if a state lasts as long as the one that a request has just found."""
+    return _is_ahead(state, now) and until <= state.until + _SAME_SECONDS
+
+
 def _record(provider: str, key: PoolKey, status: int, scope: str | None = None) -> KeyRecord:
     """Return a record without its state and times."""
+    shown_scope: str | None = None
+    if scope is not None:
+        shown_scope = scope[:_MAX_SCOPE].encode("ascii", "backslashreplace").decode()
+
     return KeyRecord(
         provider=provider,
         key_id=key.id,
         secret_sha256=hashlib.sha256(key.secret.reveal().encode()).hexdigest(),
-        scope=None
-        if scope is None
-        else scope[:_MAX_SCOPE].encode("ascii", "backslashreplace").decode(),
+        scope=shown_scope,
         state="dead",
         last_error_code=status,
         at="",

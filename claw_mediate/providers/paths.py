@@ -1,8 +1,9 @@
-"""The row of the known paths that a request is in, or its refusal
-(docs/spec/mediation.md section 1).
+"""The row of the known paths that a request is in, or its refusal.
 
-Deny by default. A request at the proxy's own listener names no provider by its host, so that it is
-looked for in the tables of all of them first, and in that of its provider as soon as that is known.
+docs/spec/mediation.md section 1. Deny by default.
+
+At the proxy's own listener the host names no provider. There a path is first looked up in the
+tables of all providers, and then in the table of the one that the request goes to.
 """
 
 import re
@@ -34,8 +35,9 @@ from claw_mediate.telemetry.event_log import EventLog
 PATH_NOT_ALLOWED: Final = "path_not_allowed"
 _MAX_SHOWN = 200  # Characters of a path in a message
 BODYLESS: Final = frozenset({"GET", "HEAD"})
-"""Methods whose body has no meaning (RFC 9110, 9.3): a server that reads one reads
-another request.
+"""Methods whose body has no meaning (RFC 9110, 9.3).
+
+A server that reads such a body would see another request than the one that was decided about.
 """
 _OVERRIDE = re.compile(r"_method|x-http-method(?:-override)?|\$.*", re.IGNORECASE)
 """Members of a query by which a server reads another request than the one that was decided about:
@@ -46,8 +48,9 @@ _OVERRIDE = re.compile(r"_method|x-http-method(?:-override)?|\$.*", re.IGNORECAS
 _PLAIN_PATH = re.compile(r"[!-$&-~]*")  # Visible ASCII, without a percent sign
 
 _SHARED_ROWS: Final = frozenset(KNOWN_PATHS["openai"]) & frozenset(KNOWN_PATHS["anthropic"])
-"""Files and models: at the proxy's own listener only the header
-``anthropic-version`` tells whose they are.
+"""Rows of both families, such as files and models.
+
+At the proxy's own listener only the header ``anthropic-version`` tells whose they are.
 """
 
 
@@ -62,14 +65,16 @@ class PathTables:
         self._log = log
 
     def find(self, request: Request) -> PathMatch | None:
-        """Return the row of a request: at its host's provider, or (at the proxy's
-        own listener) at any.
+        """Return the row of a request at its host's provider; at the proxy's own listener, of any.
+
+        None if it is in no row.
         """
         return self._find(self._base(request.host), request)
 
     def knows(self, request: Request) -> bool:
-        """Return whether a request is in a row, or for a stored object, of which
-        every path has an answer of its own.
+        """Return whether a request is in a row, or names a kept object.
+
+        Every path of a kept object has an answer of its own.
         """
         if self.find(request) is not None:
             return True
@@ -102,38 +107,45 @@ class PathTables:
         return (self._find_of_anthropic(request) or known) if is_shared else known
 
     def _find_of_anthropic(self, request: Request) -> PathMatch | None:
-        """Return the row of Anthropic's for a path that OpenAI has too; None where
-        the request is no client of Anthropic's.
+        """Return Anthropic's row for a path that OpenAI has too.
+
+        None if the request is not from a client of Anthropic's, or no such provider is usable.
         """
         if not request.header("anthropic-version"):
             return None
 
         providers = self._registry.all().values()
-        is_usable = any(each.is_usable for each in providers if each.api_format == "anthropic")
+        if not any(each.is_usable for each in providers if each.api_format == "anthropic"):
+            return None
+
         base = PROXY_BASE._replace(family="anthropic")
-        return find_known_path(base, request.method.upper(), request.path) if is_usable else None
+        return find_known_path(base, request.method.upper(), request.path)
 
     def _find_opened(self, base: ApiBase, request: Request) -> PathMatch | None:
-        method, path = request.method.upper(), resolve_path(request.path)
+        """Return a row of its own for a path that the operator opened."""
+        method = request.method.upper()
+        path = resolve_path(request.path)
         plain = path.lower()
-        is_opened = any(each.opens(method, plain) for each in self._opened)
-        # A path that some decode twice, or cut at a space, is another one there. No setting opens
-        # what mints credentials.
-        is_plain = _PLAIN_PATH.fullmatch(path) is not None
-        if not is_opened or not is_plain or find_credentials(plain) is not None:
+        if not any(each.opens(method, plain) for each in self._opened):
+            return None
+        # Servers that decode a path twice, or cut it at a space, would see another one.
+        if _PLAIN_PATH.fullmatch(path) is None:
+            return None
+        # No setting opens what mints credentials.
+        if find_credentials(plain) is not None:
             return None
 
         asks_model = method not in BODYLESS and method != "DELETE"
         row = KnownPath((method,), path, "required" if asks_model else "nowhere", asks_model)
         family = base.family or "openai"
-        prefix = next((each for each in base.prefixes if each and plain.startswith(f"{each}/")), "")
         if request.host is not None or plain.startswith("/api/"):
             return PathMatch(family, row._replace(pattern=f"/{path}"), {}, quote(path))
+
+        prefix = next((each for each in base.prefixes if each and plain.startswith(f"{each}/")), "")
         return PathMatch(family, row, {}, quote(path[len(prefix) :]), prefix)
 
     def canonical(self, request: Request, match: PathMatch | None) -> Request:
-        """Return the request with its path in the one spelling that was decided
-        about, which is the one that is sent.
+        """Return the request with its path in the one spelling that is decided about and sent.
 
         ``match``: what ``find`` returned for it.
         """
@@ -149,37 +161,28 @@ class PathTables:
         return request if path == request.path else replace(request, path=path)
 
     def refuse(self, agent: Agent, request: Request) -> RunnerResponse:
-        """Return the refusal of a request that is in no row, with the path and the
-        remedy, and log it.
-        """
-        method, path = request.method.upper(), resolve_path(request.path)[:_MAX_SHOWN]
+        """Refuse a request that is in no row, naming the path and the remedy, and log it."""
+        method = request.method.upper()
+        path = resolve_path(request.path)[:_MAX_SHOWN]
         self._log.event(
             "intervention", agent, intervention=PATH_NOT_ALLOWED, reason=f"{method} {path}"
         )
-        provider = (
-            self._registry.by_host_as_read(request.host) if request.host is not None else None
-        )
-        is_anthropic = provider is not None and provider.api_format == "anthropic"
+
         # The shape of the error is that of the host's dialect, whatever the path is.
-        shape = "/messages" if is_anthropic else request.path
-        return refuse(
-            shape,
-            403,
-            PATH_NOT_ALLOWED,
-            f"{method} {path} is not allowed here: {_remedy(request, path)}",
-        )
+        shape = request.path
+        if request.host is not None:
+            provider = self._registry.by_host_as_read(request.host)
+            if provider is not None and provider.api_format == "anthropic":
+                shape = "/messages"
+
+        message = f"{method} {path} is not allowed here: {_remedy(request, path)}"
+        return refuse(shape, 403, PATH_NOT_ALLOWED, message)
 
     def refuse_body(self, agent: Agent, request: Request) -> RunnerResponse:
-        """Return the refusal of a body that a method has not: a server that reads
-        it reads another request.
-        """
+        """Refuse a body of a method that has none (``BODYLESS``), and log it."""
         method = request.method.upper()
-        self._log.event(
-            "intervention",
-            agent,
-            intervention="body_not_allowed",
-            reason=f"{method} {request.path[:_MAX_SHOWN]}",
-        )
+        reason = f"{method} {request.path[:_MAX_SHOWN]}"
+        self._log.event("intervention", agent, intervention="body_not_allowed", reason=reason)
         return refuse(
             request.path,
             400,
@@ -192,8 +195,11 @@ def _remedy(request: Request, path: str) -> str:
     """Return why a path is not allowed, and what the operator can do."""
     if "?" in request.path and _overrides_method(request.path):
         return "its query would make it another request"
-    if (named := find_credentials(path)) is not None:
+
+    named = find_credentials(path)
+    if named is not None:
         return f"{named!r} mints or lists credentials, and no setting opens that"
+
     entry = f"{request.method.upper()} {path.lower()}"
     return (
         f"the operator can open it with cllama: {{paths: [{entry!r}]}} in the pod, or "
@@ -202,8 +208,9 @@ def _remedy(request: Request, path: str) -> str:
 
 
 def provider_target(provider: Provider, match: PathMatch, path: str) -> tuple[str, str]:
-    """Return the base URL that a request goes to, and below it the row's path with
-    the query of its own ``path``.
+    """Return (the base URL that a request goes to, the path below it).
+
+    The path is the row's, with the query of the request's own ``path``.
     """
     split = urlsplit(provider.base_url)
     _, mark, query = path.partition("?")
@@ -226,7 +233,11 @@ def _base_of(name: str, api_format: ApiFormat, base_url: str) -> ApiBase:
     """Return where a provider's API begins: its own base path, that of its name, or ``/v1``."""
     family: Family = family_of(name, api_format)
     own = urlsplit(base_url).path
+    usual = ""
     known = KNOWN_PROVIDERS.get(name)
-    usual = urlsplit(known.base_url).path if known is not None and known.base_url else ""
+    if known is not None and known.base_url:
+        usual = urlsplit(known.base_url).path
+
+    # Without a base path of its own, a provider takes paths from the root, too.
     prefixes = [own, usual, "/v1"] if own else [usual, "/v1", ""]
     return ApiBase(family, tuple(dict.fromkeys(each for each in prefixes if each or not own)))

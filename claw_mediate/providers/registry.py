@@ -1,8 +1,7 @@
-"""Model providers and their keys: providers.json over the environment
-(docs/spec/contract.md "providers.json").
+"""Model providers and their keys: providers.json over the environment.
 
-``key_answers`` says what a response tells of its key, ``key_states`` remembers it, and here is what
-follows from it.
+docs/spec/contract.md "providers.json". ``key_answers`` says what a response tells of its key,
+``key_states`` remembers it, and here is what follows from it.
 """
 
 import math
@@ -13,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from pathlib import Path
 from typing import get_args
 from urllib.parse import urlsplit
@@ -25,7 +25,7 @@ from claw_contract.manifest import checked_base_url
 from claw_contract.providers import ApiFormat, ProviderEntry, ProviderKey, Providers
 from claw_contract.secret import Secret
 from claw_mediate.core.model_policy import Candidate, KeyState, PoolKey, Provider
-from claw_mediate.file_cache import FileVersion, file_version, read_file
+from claw_mediate.file_cache import FileVersion, LookTimer, file_version, read_file
 from claw_mediate.providers.key_answers import (
     KeyAnswer,
     answer_to_question,
@@ -39,8 +39,7 @@ from claw_mediate.telemetry.event_log import EventLog, rfc3339
 _MAX_HOSTS = 256  # Governed hosts whose provider is remembered
 _REST_SECONDS = 2.0  # Rest without a ``Retry-After``: short enough for a turn to wait
 _ACCOUNT_REST_SECONDS = 60.0
-_MAX_ACCEPTED = 2
-_FIRST_REDIRECT = 300
+_MAX_ACCEPTED = 2  # Scopes that are noted for a key: of two, one is always another's
 
 
 _KNOWN_HOSTS = {urlsplit(known.base_url or "").hostname or "" for known in KNOWN_PROVIDERS.values()}
@@ -48,12 +47,11 @@ _KNOWN_HOSTS = {urlsplit(known.base_url or "").hostname or "" for known in KNOWN
 
 @dataclass(frozen=True, slots=True)
 class AuthPaths:
-    """The directory of providers.json, and the directory of key states: another one
-    where the former is read-only.
-    """
+    """The directories of providers.json and of key states."""
 
     directory: Path
     key_states: Path
+    """Another directory than the first where that one is read-only."""
 
 
 class ProviderRegistry:
@@ -66,8 +64,12 @@ class ProviderRegistry:
         log: EventLog,
         env: Mapping[str, str] = os.environ,
         clock: Callable[[], float] = time.time,
+        look_seconds: float = 0.0,
     ) -> None:
-        """Raise ``ValueError`` with one line if a ``<NAME>_BASE_URL`` is no base URL."""
+        """Look at the files once in ``look_seconds``; 0: whenever they are needed.
+
+        Raise ``ValueError`` with one line if a ``<NAME>_BASE_URL`` is no base URL.
+        """
         for known in KNOWN_PROVIDERS.values():
             variable = f"{known.env}_BASE_URL"
             try:
@@ -84,14 +86,15 @@ class ProviderRegistry:
         self.problem: str | None = None  # Why the file is not in force, in one line
         self._hosts_cache: tuple[dict[str, Provider], frozenset[str]] = {}, frozenset()
         self._by_host: tuple[dict[str, Provider], dict[str, Provider | None]] = {}, {}
-        self._key_states = KeyStates(auth.key_states, log, clock)
+        self._look_timer = LookTimer(look_seconds)
+        self._key_states = KeyStates(auth.key_states, log, clock, look_seconds)
         self._accepted: dict[tuple[str, Secret], frozenset[str]] = {}
-        """The scopes for which a server that may be a gateway let each key in: two
-        at most, so that one is another's.
+        """The scopes for which a server that may be a gateway accepted each key, by provider name
+        and secret; at most ``_MAX_ACCEPTED`` of them.
         """
         self.ask: Callable[[Provider, PoolKey], None] | None = None
-        """Asks the provider in the background whether a key is sound, and records
-        it; None where nobody can.
+        """Asks the provider in the background whether a key is sound, and records the answer; None
+        where nobody can.
         """
 
     def all(self) -> dict[str, Provider]:
@@ -99,7 +102,11 @@ class ProviderRegistry:
 
         A broken file is logged once, and the last good one stays in force.
         """
+        if not self._look_timer.is_due():
+            return self._providers
+
         version = file_version(self._file)
+        self._look_timer.restart()
         if version != self._version:
             self._version, self.problem = version, None
             try:
@@ -123,6 +130,7 @@ class ProviderRegistry:
     def clear_cache(self) -> dict[str, Provider]:
         """Read the file anew on its next use. Return the providers so far."""
         self._version = False
+        self._look_timer.reset()
         return self._providers
 
     @property
@@ -137,8 +145,9 @@ class ProviderRegistry:
         return self.by_host_as_read(host)
 
     def by_host_as_read(self, host: str) -> Provider | None:
-        """Return the same by the providers as last read: which hosts are governed
-        was asked first of all for the request.
+        """Return the provider of a governed host, by the file as it was last read.
+
+        That is recent: each request first asks which hosts are governed, which reads the file.
         """
         providers = self._providers or self.all()
         if self._by_host[0] is not providers:
@@ -149,16 +158,20 @@ class ProviderRegistry:
         return found[host] if host in found else self._find_by_host(host)
 
     def _find_by_host(self, host: str) -> Provider | None:
-        name = self._extra_hosts.get(host.lower())
+        host = host.lower()
         providers = self._providers
+        name = self._extra_hosts.get(host)
         if name is not None:
             return providers.get(name)
+
         for known_name, known in KNOWN_PROVIDERS.items():
-            if known.base_url and urlsplit(known.base_url).hostname == host.lower():
+            if known.base_url and urlsplit(known.base_url).hostname == host:
                 return providers.get(known_name)
-        return next(
-            (provider for provider in providers.values() if provider.host == host.lower()), None
-        )
+
+        for provider in providers.values():
+            if provider.host == host:
+                return provider
+        return None
 
     def hosts(self) -> frozenset[str]:
         providers = self.all()
@@ -172,30 +185,36 @@ class ProviderRegistry:
         return self._hosts_cache[1]
 
     def by_model(self, model: str, family: str) -> Candidate:
-        """Return the provider that the model's prefix names, else that after which
-        the paths are named (base-URL requests).
+        """Return the provider and model of a request at the proxy's own listener.
+
+        The provider is the one that the model's prefix names, else the one that the path's family
+        is named after, else the first usable one that speaks the same format.
         """
         providers = self.all()
         prefix, slash, rest = model.partition("/")
         if slash and prefix in providers:
             return Candidate(providers[prefix], rest)
+
         api_format: ApiFormat = "anthropic" if family == "anthropic" else "openai"
-        default = (
-            providers.get(family) or providers[api_format]
-        )  # each format is named after its provider
+        # Each format has the name of a known provider, which is always there.
+        default = providers.get(family) or providers[api_format]
         if default.is_usable or family not in get_args(ApiFormat.__value__):
             return Candidate(default, model)
-        others = (p for p in providers.values() if p.is_usable and p.api_format == api_format)
-        return Candidate(next(others, default), model)
+
+        for provider in providers.values():
+            if provider.is_usable and provider.api_format == api_format:
+                return Candidate(provider, model)
+        return Candidate(default, model)
 
     def ready(self, provider: Provider, scope: str | None) -> list[PoolKey | None]:
-        """Return the keys that may be used for a scope (``KeyAnswer``) now, in
-        order; [None] for a provider that takes none.
+        """Return the keys that may be used for a scope (``KeyAnswer``) now, in order.
 
-        A dead key is not among them; it is tried by ``claim`` and ``check_dead_keys``.
+        [None] for a provider that takes no key. Dead keys are not among them: they are tried by
+        ``claim`` and ``check_dead_keys``.
         """
         if provider.auth == "none":
             return [None]
+
         now = self._key_states.now()
         return [
             status.key
@@ -204,10 +223,9 @@ class ProviderRegistry:
         ]
 
     def claim(self, provider: Provider) -> PoolKey | None:
-        """Return a dead key whose time for a trial has come, for the one request
-        that tries it; None if there is none.
+        """Return a dead key whose time for a trial has come, for the one request that tries it.
 
-        ``record_response`` must be given the outcome.
+        None if there is none. The caller must give the outcome to ``record_response``.
         """
         now = self._key_states.now()
         for status in self._dead(provider):
@@ -216,45 +234,54 @@ class ProviderRegistry:
         return None
 
     def check_dead_keys(self, provider: Provider) -> None:
-        """Ask about a dead key whose time for a trial has come, where no request of
-        an agent has to try it.
+        """Ask the provider about a dead key whose time for a trial has come.
 
-        Called after ``ready``, which has read the states.
+        For requests that have another key, and so need not try the dead one. Call it after
+        ``ready``, which has read the states.
         """
-        if self._key_states.has_any and (key := self.claim(provider)) is not None:
-            # The answer to the question decides, and not that of a request which was sent before
-            # the key died.
-            self._key_states.end_trial(provider.name, key)
-            self._ask(provider, key)
+        if not self._key_states.has_any:
+            return
+        key = self.claim(provider)
+        if key is None:
+            return
+
+        # The answer to the question decides, and not that of a request which was sent before the
+        # key died.
+        self._key_states.end_trial(provider.name, key)
+        self._ask(provider, key)
 
     def _dead(self, provider: Provider) -> list[KeyStatus]:
+        """Return the dead keys that may be tried again, now or later."""
         if provider.auth == "none":
             return []
-        return [
-            status
-            for status in self._key_states.statuses(provider, None)
-            if status.retry_at < math.inf
-        ]
+
+        statuses = self._key_states.statuses(provider, None)
+        return [status for status in statuses if status.retry_at < math.inf]
 
     def wait(self, provider: Provider, scope: str | None) -> float:
         """Return the seconds until a key may be used for a scope; ``inf`` while all are dead.
 
-        None: for some scope.
+        With ``scope`` None, rests for a scope don't count.
         """
         if provider.auth == "none":
             return 0.0
+
         now = self._key_states.now()
         statuses = self._key_states.statuses(provider, scope)
         if any(status.retry_at <= now for status in statuses):
             return 0.0
-        return max(0.0, min((status.ready_at for status in statuses), default=math.inf) - now)
+
+        first_ready = min((status.ready_at for status in statuses), default=math.inf)
+        return max(0.0, first_ready - now)
 
     def has_usable_key(self) -> bool:
         """Return whether any provider has a key that rests at most, or may be tried again."""
         return any(self.wait(provider, None) < math.inf for provider in self.all().values())
 
     def count_keys(self) -> dict[tuple[str, KeyState], int]:
-        now, counts = self._key_states.now(), dict[tuple[str, KeyState], int]()
+        """Return the number of keys by provider and state; a key that rests for any scope rests."""
+        now = self._key_states.now()
+        counts: dict[tuple[str, KeyState], int] = {}
         for provider in self.all().values():
             statuses = self._key_states.statuses(provider, None)
             resting = self._key_states.resting(provider)
@@ -279,16 +306,15 @@ class ProviderRegistry:
         verdict = judge(provider, answer)
         # Only the trial's own answer revives a dead key: others were sent before it died.
         was_dead = self._key_states.end_trial(provider.name, key)
-        if verdict == "bad" and self._works_elsewhere(provider, key, answer.scope):
-            # A gateway has a sound key for another model: it may have passed on what that of this
-            # model's provider is.
-            self._ask(provider, key)
-            return True
 
         if verdict == "bad":
-            self._kill(
-                provider, key, answer.status, find_code(key_rules(provider).bad_key, answer.body)
-            )
+            if self._works_elsewhere(provider, key, answer.scope):
+                # A gateway accepted this key for another model. So it may have passed on an error
+                # about its own key at this model's provider.
+                self._ask(provider, key)
+            else:
+                reason = find_code(key_rules(provider).bad_key, answer.body)
+                self._kill(provider, key, answer.status, reason)
             return True
 
         if verdict == "doubtful" or (verdict == "unknown" and was_dead):
@@ -305,9 +331,9 @@ class ProviderRegistry:
 
     def _note_accepted(self, provider: Provider, key: PoolKey, answer: KeyAnswer) -> None:
         """Note that a server which may be a gateway answered a request for a scope."""
-        if answer.scope is None or not answer.is_model_call or answer.status >= _FIRST_REDIRECT:
+        if answer.scope is None or not answer.is_model_call:
             return
-        if not key_rules(provider).may_be_gateway:
+        if answer.status >= HTTPStatus.MULTIPLE_CHOICES or not key_rules(provider).may_be_gateway:
             return
 
         scopes = self._accepted.get((provider.name, key.secret), frozenset())
@@ -368,64 +394,88 @@ class ProviderRegistry:
 
 
 def parse_retry_after(retry_after: str, now: float) -> float | None:
-    """Return ``Retry-After`` (seconds or a date) in seconds, at most
-    ``MAX_REST_SECONDS``; None if it is not usable.
+    """Return ``Retry-After`` (seconds or a date) in seconds, at most ``MAX_REST_SECONDS``.
+
+    None if it is not usable. ``now`` is POSIX time.
     """
     try:
         seconds = float(retry_after)
     except ValueError:
         try:
             until = parsedate_to_datetime(retry_after)
-            seconds = (until if until.tzinfo else until.replace(tzinfo=UTC)).timestamp() - now
+            if until.tzinfo is None:
+                until = until.replace(tzinfo=UTC)
+            seconds = until.timestamp() - now
         except (ValueError, OverflowError):
             return None
-    return None if math.isnan(seconds) else min(max(0.0, seconds), MAX_REST_SECONDS)
+
+    if math.isnan(seconds):
+        return None
+    return min(max(0.0, seconds), MAX_REST_SECONDS)
 
 
 def _merge(file: Providers, env: Mapping[str, str]) -> dict[str, Provider]:
-    names = [*KNOWN_PROVIDERS, *(name for name in file.providers if name not in KNOWN_PROVIDERS)]
-    merged = {}
+    """Return all providers by name.
+
+    A base URL of the environment overrides the file's, and keys of the file override the
+    environment's.
+    """
+    names = dict.fromkeys([*KNOWN_PROVIDERS, *file.providers])
+    merged: dict[str, Provider] = {}
     for name in names:
-        entry, known = file.providers.get(name, ProviderEntry()), KNOWN_PROVIDERS.get(name)
-        prefix = known.env if known else re.sub(r"[^A-Z0-9]", "_", name.upper())
-        base_url = (
-            env.get(f"{prefix}_BASE_URL") or entry.base_url or (known.base_url if known else None)
-        )
+        entry = file.providers.get(name, ProviderEntry())
+        known = KNOWN_PROVIDERS.get(name)
+        if known is None:
+            prefix = re.sub(r"[^A-Z0-9]", "_", name.upper())
+            known = KnownProvider(None, "bearer", "openai", prefix)
+
+        base_url = env.get(f"{known.env}_BASE_URL") or entry.base_url or known.base_url
         if base_url is None:
             continue
+
         merged[name] = Provider(
             name=name,
             base_url=base_url.rstrip("/"),
-            auth=entry.auth or (known.auth if known else "bearer"),
-            api_format=entry.api_format or (known.api_format if known else "openai"),
+            auth=entry.auth or known.auth,
+            api_format=entry.api_format or known.api_format,
             keys=_file_keys(entry) or _env_keys(known, env),
         )
     return merged
 
 
 def _file_keys(entry: ProviderEntry) -> tuple[PoolKey, ...]:
-    keys = sorted(entry.keys, key=lambda key: key.id != entry.active_key_id)
-    from_v1 = [PoolKey("api_key", entry.api_key)] if entry.api_key else []
-    return (*(PoolKey(key.id, key.secret, _cooldown_end(key)) for key in keys), *from_v1)
+    """Return the keys of an entry, the active one first, and that of the file's first version."""
+    entries = sorted(entry.keys, key=lambda key: key.id != entry.active_key_id)
+    keys = [PoolKey(key.id, key.secret, _cooldown_end(key)) for key in entries]
+    if entry.api_key:
+        keys.append(PoolKey("api_key", entry.api_key))
+    return tuple(keys)
 
 
 def _cooldown_end(key: ProviderKey) -> float:
+    """Return the POSIX time before which the file forbids a key; infinite if it is laid off."""
     if key.state in {"dead", "disabled"}:
         return math.inf
+    if key.state != "cooldown":
+        return 0.0
+
     try:
-        return parse_rfc3339(key.cooldown_until or "") if key.state == "cooldown" else 0.0
+        return parse_rfc3339(key.cooldown_until or "")
     except (ValueError, OverflowError):
         return 0.0
 
 
-def _env_keys(known: KnownProvider | None, env: Mapping[str, str]) -> tuple[PoolKey, ...]:
+def _env_keys(known: KnownProvider, env: Mapping[str, str]) -> tuple[PoolKey, ...]:
+    """Return the keys of a provider's variables, such as ``OPENAI_API_KEY``, ``OPENAI_API_KEY_2``.
+
+    A key that is in several of them is returned once.
+    """
     keys: dict[str, PoolKey] = {}
-    for name in known.keys if known else ():
-        numbered = sorted(
-            (key for key in env if re.fullmatch(rf"{name}_\d+", key)),
-            key=lambda key: int(key.rpartition("_")[2]),
-        )
+    for name in known.keys:
+        numbered = [key for key in env if re.fullmatch(rf"{name}_\d+", key)]
+        numbered.sort(key=lambda key: int(key.rpartition("_")[2]))
         for variable in (name, *numbered):
-            if value := env.get(variable, "").strip():
+            value = env.get(variable, "").strip()
+            if value:
                 keys.setdefault(value, PoolKey(f"env:{variable}", Secret(value)))
     return tuple(keys.values())

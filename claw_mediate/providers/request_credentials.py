@@ -1,5 +1,6 @@
-"""The credentials that an agent writes into a request itself: then an error about a
-key may not be about ours.
+"""The credentials that an agent writes into a request itself.
+
+If there is one, an error about a key may be about that one, and not about ours.
 
 Google reads a key in the query. A gateway reads more: LiteLLM takes ``api_key``, ``api_base`` and
 ``extra_headers`` in the body, others take headers of their own. It passes the provider's error on,
@@ -64,22 +65,22 @@ _body_decoder = msgspec.json.Decoder(_Body)
 
 
 class AgentRequest(NamedTuple):
-    """A request as its agent wrote it. ``path``: with its query; ``body``: unpacked."""
+    """A request as its agent wrote it."""
 
-    path: str
+    path: str  # With its query
     headers: Sequence[tuple[str, str]]
-    body: bytes
+    body: bytes  # Without its content coding
 
     def may_hold_credential(self, *, for_gateway: bool) -> bool:
         """Return True if the server could take another credential than ours from it.
 
-        ``for_gateway``: at a server that may pass the errors of others on.
+        ``for_gateway``: True if that server may pass the errors of others on.
         """
         if has_credential_in_query(self.path):
             return True
-        return for_gateway and (
-            has_credential_in_headers(self.headers) or not is_ordinary_body(self.body)
-        )
+        if not for_gateway:
+            return False
+        return has_credential_in_headers(self.headers) or not is_ordinary_body(self.body)
 
 
 def has_credential_in_query(path: str) -> bool:
@@ -93,30 +94,27 @@ def has_credential_in_query(path: str) -> bool:
     query = path.partition("?")[2]
     if not query:
         return False
-    names = [
-        name.lower() for name, _ in parse_qsl(query, keep_blank_values=True, max_num_fields=None)
-    ]
+
+    fields = parse_qsl(query, keep_blank_values=True, max_num_fields=None)
+    names = [name.lower() for name, _ in fields]
     return any(word in name for name in names for word in _IN_QUERY)
 
 
 def has_credential_in_headers(headers: Sequence[tuple[str, str]]) -> bool:
-    """Return True if a header that goes to the provider may hold a credential, or
-    say whose is used.
+    """Return True if a header for the provider may hold a credential, or say which one to use.
 
     >>> has_credential_in_headers([("User-Agent", "x")])
     False
     >>> has_credential_in_headers([("X_Portkey_Api_Key", "y")])
     True
     """
-    names = (
-        {name.lower().replace("_", "-") for name, _ in headers} - CREDENTIALS - _HARMLESS_HEADERS
-    )
-    return any(_IN_HEADERS.search(name) for name in names)
+    names = {name.lower().replace("_", "-") for name, _ in headers}
+    doubtful = names - CREDENTIALS - _HARMLESS_HEADERS
+    return any(_IN_HEADERS.search(name) for name in doubtful)
 
 
 def is_ordinary_body(body: bytes) -> bool:
-    """Return True if a body is one short JSON object of known members, none of
-    which can hold a credential.
+    """Return True if a body is a short JSON object of members that can't hold a credential.
 
     >>> is_ordinary_body(b'{"model": "a", "messages": []}')
     True
@@ -131,6 +129,5 @@ def is_ordinary_body(body: bytes) -> bool:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
 
-    return members.keys() <= _MEMBERS and all(
-        _TOOL_MEMBERS.isdisjoint(tool) for tool in tools or ()
-    )
+    has_only_known = members.keys() <= _MEMBERS
+    return has_only_known and all(_TOOL_MEMBERS.isdisjoint(tool) for tool in tools or ())

@@ -1,5 +1,7 @@
-"""Routing of requests: to the provider that the host or the model's prefix names, or to what the
-agent's model policy allows.
+"""Routing of requests.
+
+A request goes to the provider that its host or the model's prefix names, or to what the agent's
+model policy allows.
 
 Every request that names a model is routed here, also on paths of no dialect
 (``turns/passthrough.py``).
@@ -64,31 +66,29 @@ class Requester(NamedTuple):
 
 
 def new_turn_id() -> str:
-    """Return an unguessable id that begins with the time, so that records of one
-    time are stored together.
+    """Return an unguessable id that begins with the time.
+
+    So records of one time are stored together.
     """
     return f"turn_{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
 
 
 @dataclass(slots=True)
 class Route:
-    """The candidates of one turn's model calls.
-
-    ``path``: the runner's, with its query; ``headers``: without a credential.
-    """
+    """The candidates of one turn's model calls."""
 
     requester: Requester
-    path: str
-    headers: Headers
+    path: str  # The runner's, with its query
+    headers: Headers  # Without a credential
     candidates: Sequence[Candidate]
     position: int = 0  # Index of the candidate that was asked last
     has_answered: bool = False  # True once that candidate has answered: then the turn keeps it
     key_label: str = ""  # The label of the key that was sent last
     stopwatch: Stopwatch = field(default_factory=Stopwatch, repr=False)
-    _turn_states: dict[str, str] = field(
-        default_factory=dict, repr=False
-    )  # By provider: what it wants back in the turn
+    _turn_states: dict[str, str] = field(default_factory=dict, repr=False)
+    """By provider: the value of ``TURN_STATE`` that it wants back in the turn."""
     _bodies: tuple[bytes, dict[str, bytes]] = field(default=(b"", {}), repr=False)
+    """A body, and what it became for each other model."""
 
     @property
     def candidate(self) -> Candidate:
@@ -112,10 +112,10 @@ class Route:
         state = self._turn_states.get(self.candidate.provider.name)
         if state is None:
             return self.headers
-        return [
-            *(header for header in self.headers if header[0].lower() != TURN_STATE),
-            (TURN_STATE, state),
-        ]
+
+        headers = [header for header in self.headers if header[0].lower() != TURN_STATE]
+        headers.append((TURN_STATE, state))
+        return headers
 
     def keep_turn_state(self, headers: Iterable[tuple[str, str]]) -> None:
         """Keep what the current candidate's provider wants back with later calls of the turn."""
@@ -131,6 +131,7 @@ class Route:
         model = self.candidate.model
         if model == self.candidates[0].model:
             return body
+
         if self._bodies[0] is not body:
             self._bodies = (body, {})
         by_model = self._bodies[1]
@@ -142,22 +143,25 @@ class Route:
 class LimitedPart(StrEnum):
     """A part of a provider's API that has rate limits of its own.
 
-    So a 429 of one lets no key rest for another.
+    So a 429 of one lets no key rest for another. Each value is the prefix of its scopes.
     """
 
     ANSWERS = ""
-    COUNTS = (
-        "count_tokens "  # Free of charge: an agent could use its limit up, and so disable the model
-    )
+    COUNTS = "count_tokens "
+    """Free of charge: an agent could use its limit up, and so disable the model."""
     OTHER_PATHS = "other paths "
     NO_MODEL = "-"
 
     def scope(self, candidate: Candidate) -> str | None:
-        """Return what a key rests for after a 429: nothing where no model is named."""
-        return None if self is LimitedPart.NO_MODEL else self.value + candidate.model
+        """Return the scope for which a key rests after a 429; None if no model is named."""
+        if self is LimitedPart.NO_MODEL:
+            return None
+        return self.value + candidate.model
 
 
 class Router:
+    """Finds the candidates of a request: providers and models, best first."""
+
     def __init__(self, registry: ProviderRegistry, paths: PathTables, log: EventLog) -> None:
         self._registry = registry
         self._paths = paths
@@ -173,8 +177,8 @@ class Router:
     ) -> Sequence[Candidate] | RunnerResponse:
         """Return at least one candidate, best first; or the refusal.
 
-        A request that names what a provider keeps has one: that provider, with the key that was
-        used (``kept``).
+        A request that names a kept object (``kept``) has one candidate: the provider that keeps it,
+        with the key that was used then.
         """
         names_no_model = view is None or not view.model
         keeper: Provider | None = None
@@ -184,20 +188,22 @@ class Router:
         found = await self._find_candidates(requester, request, view, keeper)
         if isinstance(found, RunnerResponse):
             return found
+
         if kept is None:
             is_bound = view is not None and view.kept is not None and view.kept.is_bound
             return found[:1] if is_bound else found
-        keepers = [candidate for candidate in found if candidate.provider.name == kept.provider]
-        if not keepers:
-            return _refuse_kept(request, view, kept)
-        return (replace(keepers[0], provider=self._with_key(keepers[0].provider, kept.key_label)),)
+
+        for candidate in found:
+            if candidate.provider.name == kept.provider:
+                provider = self._with_key(candidate.provider, kept.key_label)
+                return (replace(candidate, provider=provider),)
+        return _refuse_kept(request, view, kept)
 
     def _with_key(self, provider: Provider, label: str) -> Provider:
-        """Return a provider with one of its keys only; with all of them if that one
-        is gone, or dead.
-        """
+        """Return a provider with one of its keys; with all of them if that one is gone or dead."""
         alone = replace(provider, keys=tuple(key for key in provider.keys if key.id == label))
-        return alone if alone.keys and self._registry.wait(alone, None) < math.inf else provider
+        is_usable = alone.keys and self._registry.wait(alone, None) < math.inf
+        return alone if is_usable else provider
 
     async def _find_candidates(
         self,
@@ -206,8 +212,9 @@ class Router:
         view: RunnerRequest | None,
         keeper: Provider | None,
     ) -> Sequence[Candidate] | RunnerResponse:
-        """Return all candidates; ``keeper``: the provider of a request that names
-        no model, by what it keeps.
+        """Return all candidates, or the refusal.
+
+        ``keeper``: the provider of the kept object, for a request that names no model.
         """
         match = self._paths.find(request)
         family = match.family if match is not None else "openai"
@@ -223,13 +230,12 @@ class Router:
             return refuse(
                 request.path, 502, "no_provider", "no provider is configured for this host"
             )
+
         policy = requester.agent.metadata.model_policy
         has_no_policy = policy is None or not policy.allowed or view is None
-        if (
-            keeper is None
-            and (request.host is not None or has_no_policy)
-            and not named.provider.is_usable
-        ):
+        # Under a policy, at the proxy's own listener, another provider may serve the request.
+        needs_this_provider = request.host is not None or has_no_policy
+        if keeper is None and needs_this_provider and not named.provider.is_usable:
             message = f"the provider {named.provider.name!r} has no key"
             return refuse(request.path, 502, NO_KEY, message)
         if policy is None or not policy.allowed or view is None:
@@ -249,10 +255,9 @@ class Router:
     async def _candidates_for_names(
         self, agent: Agent, request: Request, view: RunnerRequest, choice: ModelChoice
     ) -> Sequence[Candidate] | RunnerResponse:
-        """Return the candidates at whose provider every other model that the
-        request names is allowed too; or the refusal.
+        """Return the candidates at whose provider all models that the request names are allowed.
 
-        The model that was asked for must be one of them: only fallbacks are left out.
+        If the first candidate is not one of them, return the refusal: only fallbacks are left out.
         """
         named = await compute(len(view.body), partial(find_other_models, request, view))
         if not named:
@@ -270,15 +275,12 @@ class Router:
     def refuse_model(
         self, agent: Agent, request: Request, named: Sequence[NamedModel]
     ) -> RunnerResponse:
-        """Return the refusal of a request that names other models than its policy
-        allows, and log it.
-        """
+        """Refuse a request that names other models than its policy allows, and log it."""
         first = named[0]
         message = (
             f"{first.member!r} names the model {first.name[:MAX_SHOWN_NAME]!r}, and the agent's "
-            "model policy allows no other"
-            " models than its own at this provider: leave the member out, or name only models "
-            "that are allowed"
+            "model policy allows no other models than its own at this provider: leave the member "
+            "out, or name only models that are allowed"
         )
         return self.refuse_by_policy(agent, request, message, first.member)
 
@@ -292,22 +294,28 @@ class Router:
     def first_ready(
         self, requester: Requester, candidates: Sequence[Candidate], part: LimitedPart
     ) -> tuple[Candidate, PoolKey | None] | None:
-        """Return the first candidate that has a ready key, with that key, for a
-        request that is sent only once.
+        """Return the first candidate that has a ready key, with that key.
 
-        If there is none, a model call may try a dead key whose trial is due.
+        For a request that is sent only once. If there is none, a model call may try a dead key
+        whose trial is due.
         """
         for candidate in candidates:
-            if keys := self._registry.ready(candidate.provider, part.scope(candidate)):
-                self._registry.check_dead_keys(candidate.provider)
-                if candidate is not candidates[0]:
-                    log_failover(self._log, requester, (candidates[0], candidate), KEY_UNAVAILABLE)
-                return candidate, keys[0]
+            keys = self._registry.ready(candidate.provider, part.scope(candidate))
+            if not keys:
+                continue
 
+            self._registry.check_dead_keys(candidate.provider)
+            if candidate is not candidates[0]:
+                log_failover(self._log, requester, (candidates[0], candidate), KEY_UNAVAILABLE)
+            return candidate, keys[0]
+
+        is_model_call = part in {LimitedPart.ANSWERS, LimitedPart.COUNTS}
         for candidate in candidates:
-            if part not in {LimitedPart.ANSWERS, LimitedPart.COUNTS}:
+            if not is_model_call:
                 self._registry.check_dead_keys(candidate.provider)
-            elif (key := self._registry.claim(candidate.provider)) is not None:
+                continue
+            key = self._registry.claim(candidate.provider)
+            if key is not None:
                 return candidate, key
         return None
 
@@ -321,6 +329,7 @@ class Router:
             if agent.metadata.model_policy is not None and view.bypass != NO_DIALECT:
                 json_splice.find_members(view.body, ["model"])
             return view.body
+
         if view.model_span is not None:
             return json_splice.splice(view.body, [(*view.model_span, model.encode())])
         return replace_model(view.body, model)
@@ -333,6 +342,7 @@ class Router:
                 self._logged.add(key)
                 name = f"model_ref_unreachable:{ref}"
                 self._log.event("intervention", agent, intervention=name, ref=ref, reason=reason)
+
         if choice.intervention is not None and choice.candidates:
             effective = choice.candidates[0]
             self._log.event(
@@ -350,7 +360,7 @@ MAX_SHOWN_NAME = 80  # Characters
 
 
 def find_other_models(request: Request, view: RunnerRequest | None) -> Sequence[NamedModel]:
-    """Return the models that a request names beside its own, in its body and query.
+    """Return the models that a request names, in its body and query, in addition to its ``model``.
 
     Raise ``AmbiguousMemberError``.
     """
@@ -363,17 +373,17 @@ def find_other_models(request: Request, view: RunnerRequest | None) -> Sequence[
 
 
 def _find_models_in_form(request: Request, body: bytes) -> Iterator[NamedModel]:
-    """Yield the models that a form names beside its ``model``, by a field or by one
-    whose value is JSON.
+    """Yield the models that a form names in addition to its ``model``.
+
+    They are in fields of their own, or in fields whose value is JSON.
     """
     for each in read_form_fields(", ".join(request.header("content-type")), body):
         if names_model(each.name):
-            yield NamedModel(
-                each.name, ""
-            )  # A field may stand twice, so that its value decides nothing
+            # There may be a second field of this name, so that the value of one decides nothing.
+            yield NamedModel(each.name, "")
         elif each.is_text:
-            inner = find_models_in_text(body[each.start : each.end])
-            yield from (NamedModel(each.name, model.name) for model in inner)
+            for model in find_models_in_text(body[each.start : each.end]):
+                yield NamedModel(each.name, model.name)
 
 
 def replace_model(body: bytes, model: str) -> bytes:
@@ -405,6 +415,7 @@ def log_failover(
 def _refuse_kept(
     request: Request, view: RunnerRequest | None, kept: KeptObject | ProviderObject
 ) -> RunnerResponse:
+    """Return the refusal of a request whose candidates do not have the kept object's provider."""
     naming: Naming = "response_id"
     if view is not None:
         is_response = view.kept is not None and view.kept.previous_response
@@ -413,20 +424,16 @@ def _refuse_kept(
         f"the provider {kept.provider!r}, which keeps it, can't be asked for this request any more"
     )
     if isinstance(kept, ProviderObject):
-        return refuse_unknown_object(
-            request.path, UnknownObject(kept.kind, kept.id, f"{kept.kind}_id", reason)
-        )
+        unknown = UnknownObject(kept.kind, kept.id, f"{kept.kind}_id", reason)
+        return refuse_unknown_object(request.path, unknown)
     return refuse_unknown_id(request.path, naming, kept.id, reason)
 
 
 def _nothing_allowed(request: Request) -> RunnerResponse:
+    """Return the refusal of a request for which the policy leaves no candidate."""
     if request.host is not None:
-        return refuse(
-            request.path,
-            403,
-            "model_not_allowed",
-            "the model policy allows no model of this provider",
-        )
-    return refuse(
-        request.path, 502, "no_provider", "no model that the model policy allows is available here"
-    )
+        message = "the model policy allows no model of this provider"
+        return refuse(request.path, 403, "model_not_allowed", message)
+
+    message = "no model that the model policy allows is available here"
+    return refuse(request.path, 502, "no_provider", message)

@@ -1,5 +1,6 @@
-"""The structured log: one JSON object a line (docs/spec/contract.md "The log";
-``claw_contract.log`` defines every line).
+"""The structured log: one JSON object a line.
+
+docs/spec/contract.md "The log"; ``claw_contract.log`` defines every line.
 """
 
 import logging
@@ -54,8 +55,9 @@ def _date_and_time(second: int) -> str:
 
 
 def encode_json(document: Any) -> bytes:
-    r"""Encode JSON, even text that holds surrogates: Python decodes a peer's bytes
-    that are not UTF-8 as these.
+    r"""Encode JSON, even text that holds surrogates.
+
+    Python decodes a peer's bytes that are not UTF-8 as these.
 
     >>> encode_json({"path": "/v1/\udcff", "tools": ["caf\u00e9"]})
     b'{"path":"/v1/\\\\udcff","tools":["caf\xc3\xa9"]}'
@@ -67,8 +69,9 @@ def encode_json(document: Any) -> bytes:
 
 
 def _escape_surrogates(value: Any) -> Any:
-    """Return the value with surrogates spelled out as text; strict readers refuse
-    JSON's own escapes for them.
+    """Return the value with surrogates spelled out as text.
+
+    Strict readers reject JSON's own escapes for them.
     """
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode()
@@ -93,15 +96,15 @@ class EventLog:
         self._redactor = Redactor(())
         self._listeners: list[EventListener] = []
         self._limit = LineLimit()
-        self.origin: Mapping[
-            str, int
-        ] = {}  # The members of every line that say which process wrote it
+        self.origin: Mapping[str, int] = {}
+        """The members of every line that say which process wrote it."""
 
     def protect(self, secrets: Iterable[Secret]) -> None:
         """Redact these secrets, too, from now on."""
         known = self._secrets.union(secrets)
         if known != self._secrets:
-            self._secrets, self._redactor = known, Redactor(known)
+            self._secrets = known
+            self._redactor = Redactor(known)
 
     def add_listener(self, listener: EventListener) -> None:
         """Call ``listener`` for every event from now on."""
@@ -120,14 +123,15 @@ class EventLog:
         reason: str,
         limit: LineLimit | None = None,
     ) -> None:
-        """Write a fault that strangers can cause as often as they like: a few lines
-        a minute for each reason.
+        """Write a fault that strangers can cause as often as they like.
 
-        A line says how many of its kind were ``left_out`` before it.
+        A few lines a minute are written for each reason. A line says how many of its kind were
+        ``left_out`` before it.
         """
         left_out = (limit or self._limit).take(f"{error} {reason}")
         if left_out is None:
             return
+
         if left_out:
             self.event(kind, agent, error=error, reason=reason, left_out=left_out)
         else:
@@ -140,9 +144,14 @@ class EventLog:
         """
         if self._stdout is not None and (lines := self._stdout.take_unreported()):
             self.event("error", error="log_lines_dropped", lines=lines)
-        claw_id, digest = (
-            (agent, None) if agent is None or isinstance(agent, str) else (agent.id, agent.digest)
-        )
+
+        claw_id: str | None
+        digest: str | None = None
+        if agent is None or isinstance(agent, str):
+            claw_id = agent
+        else:
+            claw_id = agent.id
+            digest = agent.digest
         common = {name: fields.pop(name, None) for name in ("turn_id", "model", "intervention")}
         event = {
             "ts": now_rfc3339(),
@@ -153,12 +162,14 @@ class EventLog:
             **self.origin,
             **fields,
         }
+
         try:
             line = msgspec.json.encode(event)
         except UnicodeEncodeError:  # listeners can't encode it either
             event = _escape_surrogates(event)
             line = msgspec.json.encode(event)
         self._write(escape_unseen(self._redactor.document(line)) + b"\n")
+
         for listener in self._listeners:
             try:
                 listener(event)

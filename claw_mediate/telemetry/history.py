@@ -1,5 +1,6 @@
-"""Session history: one line a turn, each with the hash of the line before
-(docs/spec/contract.md).
+"""Session history: one line a turn, each with the hash of the line before.
+
+docs/spec/contract.md "history.jsonl".
 """
 
 import errno
@@ -16,19 +17,20 @@ from claw_contract.chain import GENESIS, SEAL_BYTES, read_seal, seal_entry
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.telemetry.event_log import encode_json
 
-_check_json = msgspec.json.Decoder(
-    msgspec.Raw
-).decode  # Builds nothing, and knows no number that is too large
+_check_json = msgspec.json.Decoder(msgspec.Raw).decode
+"""Raises an error for invalid JSON. It builds nothing, and takes numbers of any size."""
 MAX_BODY_BYTES = 262_144
 """Limit of a request or response in history. A longer one is cut, and marked as such."""
 
 MAX_FREE_BODY_BYTES = 4096
 """The same limit for a turn that failed and cost its agent nothing.
 
-An agent can make as many of those as it likes, for example requests that the provider refuses. Kept
-whole, they would push everything else out of history.
+An agent can make as many of those as it likes, for example requests that the provider refuses. In
+full length they would push everything else out of history.
 """
 
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+"""Not blocking: a pipe may have replaced the file."""
 _OLDER_FILE = re.compile(r"history\.jsonl\.([1-9][0-9]{0,8})")
 
 
@@ -57,8 +59,9 @@ class History:
         """The end of each agent's chain: the file as this writer left it, and the last hash."""
 
     def is_writable(self) -> bool:
-        """Return whether the directory exists, or can be created, and is writable
-        by its permissions.
+        """Return whether files can be written in the directory, by its permissions.
+
+        Create it if it is missing.
         """
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -70,31 +73,38 @@ class History:
         """Append one turn, sealed with ``prev``, ``id`` and ``hash``. Raise ``OSError``."""
         if agent_id not in self._files:
             self._files[agent_id] = self.directory / agent_id / "history.jsonl"
-        file, prefix, has_rotated, is_cut = self._files[agent_id], b"", False, False
-        state = _state(file)
+        file = self._files[agent_id]
+        prefix = b""
+        has_rotated = False
+        is_cut = False
+
+        # Unset until the line is written: after a failure the file says where the chain ends.
         left, last = self._ends.pop(agent_id, (None, GENESIS))
+        state = _state(file)
         is_empty = state is None or not state.size  # something else rotated it: the chain goes on
-        if left is None or (
-            left != state and not is_empty
-        ):  # a mediator of other settings may have written
+        # A mediator of other settings may have written since.
+        has_changed = left != state and not is_empty
+        if left is None or has_changed:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             is_cut = left is not None and not _contains(left, state, _newest_older(file))
-            (last, has_rotated), prefix = _chain_end(file), b"\n" * _is_torn(file)
+            last, has_rotated = _chain_end(file)
+            if _is_torn(file):
+                prefix = b"\n"
+
         # Sealed after redaction: a hash may contain a secret of a few digits by chance.
         line, digest = seal_entry(redactor.document(encode_json(entry)), last)
         if state is not None and state.size >= self._max_bytes:
             _rotate(file, self._generations)
-            prefix, has_rotated = b"", True
-        # Not blocking: a pipe may have replaced the file.
-        descriptor = os.open(
-            file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600
-        )
+            prefix = b""
+            has_rotated = True
+
+        descriptor = os.open(file, _APPEND, 0o600)
         try:
             _write(descriptor, prefix + line)
             now = _regular_file(os.fstat(descriptor))
         finally:
             os.close(descriptor)
-        # Unset after a failure: then the file says where the chain ends.
+
         self._ends[agent_id] = now, digest
         return AppendedLine(line, digest, has_rotated, is_cut)
 
@@ -121,15 +131,17 @@ def _state(file: Path) -> _FileState | None:
 
 
 def _contains(left: _FileState, *now: _FileState | None) -> bool:
-    """Return whether one of the files is the one that was left and no shorter:
-    other writers append or rotate.
+    """Return whether one of the files is the one that was left, and no shorter.
+
+    If not, somebody cut it: other writers only append or rotate.
     """
     return any(file is not None and file[:2] == left[:2] and file.size >= left.size for file in now)
 
 
 def _write(descriptor: int, data: bytes) -> None:
     while data:
-        data = data[os.write(descriptor, data) :]
+        written = os.write(descriptor, data)
+        data = data[written:]
 
 
 def _older(file: Path, generation: int) -> Path:
@@ -144,12 +156,13 @@ def _generations_of(file: Path) -> list[int]:
 
 def _newest_older(file: Path) -> _FileState | None:
     generations = _generations_of(file)
-    return _state(_older(file, generations[0])) if generations else None
+    if not generations:
+        return None
+    return _state(_older(file, generations[0]))
 
 
 def _rotate(file: Path, generations: int) -> None:
-    """Rename a full file to ``.1``, and each older file to the next number, as far
-    as there is no room.
+    """Rename a full file to ``.1``, and older files to the next number, up to the first free one.
 
     The oldest moves first, so that a crash in between leaves a number free and loses nothing: the
     next rotation fills that number. Files beyond ``generations`` are deleted, the oldest first.
@@ -168,14 +181,17 @@ def _rotate(file: Path, generations: int) -> None:
 
 
 def _chain_end(file: Path) -> tuple[str, bool]:
-    """Return (the last hash, True if it is in an older file, as right after a
-    rotation), for a restart.
+    """Return (the last hash, True if it is in an older file), as the files have it.
+
+    It is in an older file right after a rotation.
     """
-    if last := last_hash(file):
+    last = last_hash(file)
+    if last:
         return last, False
 
     for number in _generations_of(file):
-        if last := last_hash(_older(file, number)):
+        last = last_hash(_older(file, number))
+        if last:
             return last, True
 
     return GENESIS, False
@@ -195,11 +211,14 @@ def last_hash(file: Path) -> str | None:
         with _open(file) as reader, mmap.mmap(reader.fileno(), 0, access=mmap.ACCESS_READ) as data:
             end = len(data)
             # A last line that only lacks its line break is complete; the next append adds it.
-            if seal := read_seal(data[max(0, end + 1 - SEAL_BYTES) :] + b"\n"):
+            seal = read_seal(data[max(0, end + 1 - SEAL_BYTES) :] + b"\n")
+            if seal:
                 return seal.hash
+
             # Only the end of a line can match: inside a line, line breaks are escaped.
             while (end := data.rfind(b'"}\n', 0, end)) >= 0:
-                if seal := read_seal(data[max(0, end + 3 - SEAL_BYTES) : end + 3]):
+                seal = read_seal(data[max(0, end + 3 - SEAL_BYTES) : end + 3])
+                if seal:
                     return seal.hash
     except (FileNotFoundError, ValueError):  # ValueError: an empty file can't be mapped
         pass
@@ -216,9 +235,9 @@ def _is_torn(file: Path) -> bool:
 
 
 def cut_for_history(body: bytes, size: int, redactor: Redactor, limit: int = MAX_BODY_BYTES) -> Any:
-    """Return the beginning of a body of ``size`` bytes.
+    """Return the beginning of a body of ``size`` bytes, marked as cut.
 
-    The cut does not split a secret: half of one would not be found.
+    The cut does not split a secret: half of one would not be found by redaction.
     """
     head = redactor.cut(body[: limit + redactor.max_form_bytes], limit)
     text = head.decode(errors="replace")
@@ -226,10 +245,10 @@ def cut_for_history(body: bytes, size: int, redactor: Redactor, limit: int = MAX
 
 
 def body_for_history(body: bytes, redactor: Redactor, limit: int = MAX_BODY_BYTES) -> Any:
-    """Return a JSON body unchanged (exact numbers), other bodies as text; a body
-    above the limit is cut.
+    """Return a body for a line of history: JSON unchanged (exact numbers), other bodies as text.
+
+    A body above the limit is cut. Secrets are redacted later, in the whole line.
     """
-    # Secrets are redacted later, in the whole line.
     if len(body) > limit:
         return cut_for_history(body, len(body), redactor, limit)
 

@@ -3,8 +3,8 @@
 Gauges are set on request.
 
 No label is free text: agents, tools, feeds and providers have the names of the operator's files,
-all else is from a closed set. A tool that nobody was granted is ``unknown``; the model's name is
-the runner's choice, and so no label.
+all else is from a closed set. A tool that nobody was granted is ``unknown``. The model's name is
+the runner's choice, and so it is no label.
 """
 
 import platform
@@ -43,11 +43,12 @@ KEY_STATES: Final[tuple[KeyState, ...]] = ("ready", "cooldown", "dead")
 
 
 class HealthSnapshot(NamedTuple):
-    """A mediator's state now. ``keys``: their number by provider and state."""
+    """A mediator's state now."""
 
     ready: bool = False
     state_writable: bool = False
     keys: Mapping[tuple[str, KeyState], int] = MappingProxyType({})
+    """The number of keys by provider and state."""
 
 
 class Metrics:
@@ -177,12 +178,13 @@ class Metrics:
         self.built = self._gauge(
             "build_info", "version mitmproxy python", "Versions of the proxy, mitmproxy and Python."
         )
-        self.built.labels(
-            version("clawdapus"), version("mitmproxy"), platform.python_version()
-        ).set(1)
+        versions = version("clawdapus"), version("mitmproxy"), platform.python_version()
+        self.built.labels(*versions).set(1)
 
     def count(self, event: Event) -> None:
-        if (handler := self._handlers.get(event["type"])) is not None:
+        """Count an event of the log, if a metric is about it."""
+        handler = self._handlers.get(event["type"])
+        if handler is not None:
             handler(event)
 
     def observe(self, health: HealthSnapshot, turns: int, dropped: int) -> None:
@@ -193,10 +195,12 @@ class Metrics:
         self.turns.set(turns)
         self.ready.set(health.ready)
         self.writable.set(health.state_writable)
+
         self.keys.clear()
         for provider in {provider for provider, _ in health.keys}:
             for state in KEY_STATES:
                 self.keys.labels(provider, state).set(health.keys.get((provider, state), 0))
+
         self.dropped.inc(dropped - self._dropped_lines)
         self._dropped_lines = dropped
 
@@ -207,39 +211,42 @@ class Metrics:
         self.requests.labels(event["claw_id"], _yes_no(event["mediated"])).inc()
 
     def _error(self, event: Event) -> None:
-        if "status_code" in event:
-            self.errors.labels(
-                event["claw_id"],
-                _status_class(event.get("error") or f"http_{event['status_code']}"),
-            ).inc()
-            self._request_ended(event)
-        else:
+        if "status_code" not in event:  # a fault of the proxy, and the end of no request
             self.faults.labels(event["error"]).inc(1 + event.get("left_out", 0))
+            return
+
+        code = event.get("error") or f"http_{event['status_code']}"
+        self.errors.labels(event["claw_id"], _status_class(code)).inc()
+        self._request_ended(event)
 
     def _request_ended(self, event: Event) -> None:
-        agent, provider, mediated = event["claw_id"], event["provider"], event["mediated"]
-        outcome = (
-            "ok"
-            if event["type"] == "response"
-            else "left"
-            if event["status_code"] == GONE
-            else "error"
-        )
+        agent = event["claw_id"]
+        provider = event["provider"]
+        mediated = event["mediated"]
+        outcome = "error"
+        if event["type"] == "response":
+            outcome = "ok"
+        elif event["status_code"] == GONE:
+            outcome = "left"
         self.ended.labels(agent, _yes_no(mediated), outcome).inc()
+
         tokens = {
             "input": event["tokens_in"],
             "output": event["tokens_out"],
             "cached": event["cached_tokens"],
         }
-        for kind, count in tokens.items() if provider else ():
-            self.tokens.labels(agent, provider, kind).inc(max(0, count))
+        if provider:
+            for kind, count in tokens.items():
+                self.tokens.labels(agent, provider, kind).inc(max(0, count))
         if event["cost_usd"] is not None:
             self.cost.labels(agent, provider).inc(max(0.0, event["cost_usd"]))
         elif any(tokens.values()):
             self.unpriced.labels(agent, provider).inc()
+
         for call in event["model_calls"]:
             status = "ok" if call["status_code"] in _SUCCESS else "error"
             self.model_seconds.labels(call["provider"], status).observe(call["latency_ms"] / 1000)
+
         if mediated:
             self.turn_seconds.observe(event["latency_ms"] / 1000)
             self.own_seconds.observe(event["overhead_ms"] / 1000)
@@ -247,25 +254,23 @@ class Metrics:
 
     def _tool_call(self, event: Event) -> None:
         tool = event["name"] if event["service"] else UNKNOWN_TOOL
-        self.tool_calls.labels(
-            event["claw_id"], tool, event["status"], _status_class(event["code"] or "")
-        ).inc()
+        code = _status_class(event["code"] or "")
+        self.tool_calls.labels(event["claw_id"], tool, event["status"], code).inc()
         if event["ran"]:
             self.tool_seconds.labels(tool).observe(event["latency_ms"] / 1000)
 
     def _intervention(self, event: Event) -> None:
-        name, _, _what = event["intervention"].partition(":")
+        # What follows a colon is free text.
+        name, _, _ = event["intervention"].partition(":")
         self.interventions.labels(event["claw_id"], name).inc()
 
     def _failover(self, event: Event) -> None:
-        self.failovers.labels(
-            event["from_provider"], event["to_provider"], _status_class(event["reason"])
-        ).inc()
+        reason = _status_class(event["reason"])
+        self.failovers.labels(event["from_provider"], event["to_provider"], reason).inc()
 
     def _feed_fetch(self, event: Event) -> None:
-        self.feeds.labels(
-            event["claw_id"], event["feed_name"], "error" if event["error"] else "ok"
-        ).inc()
+        status = "error" if event["error"] else "ok"
+        self.feeds.labels(event["claw_id"], event["feed_name"], status).inc()
 
     def _memory_op(self, event: Event) -> None:
         self.memory.labels(event["claw_id"], event["memory_op"], event["memory_status"]).inc()
@@ -289,8 +294,9 @@ class Metrics:
 
 
 def write_text(metrics: Collector, accept: str) -> tuple[bytes, str]:
-    """Return (all metrics, content type): OpenMetrics if ``accept`` names it, else
-    Prometheus' text format.
+    """Return (all metrics, content type).
+
+    The format is OpenMetrics if ``accept`` names it, else Prometheus' text format.
     """
     if _OPENMETRICS in accept:
         return openmetrics.generate_latest(metrics), openmetrics.CONTENT_TYPE_LATEST
@@ -302,8 +308,12 @@ def _yes_no(value: bool) -> str:
 
 
 def _status_class(code: str) -> str:
-    """Return the code with its HTTP status replaced by a class:
-    ``provider_http_503`` → ``provider_http_5xx``.
+    """Return the code with its HTTP status replaced by a class.
+
+    >>> _status_class("provider_http_503")
+    'provider_http_5xx'
     """
     name, separator, status = code.rpartition("http_")
-    return f"{name}http_{status[0]}xx" if separator and status.isdecimal() else code
+    if not separator or not status.isdecimal():
+        return code
+    return f"{name}http_{status[0]}xx"

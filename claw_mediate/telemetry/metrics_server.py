@@ -1,5 +1,6 @@
-"""HTTP server of ``/metrics`` and nothing else, one response a connection (docs/decisions/0028
-compares it with others).
+"""HTTP server of ``/metrics`` and nothing else, one response a connection.
+
+docs/decisions/0028 compares it with others.
 
 A hostile client costs little: heads and connections are bounded (the newest connection replaces the
 oldest), a connection has seconds, and metrics are generated at most ten times a second. On an
@@ -23,14 +24,17 @@ from claw_mediate.settings import ADDRESS_SECONDS, ListenAddress
 
 MAX_CONNECTIONS = 16
 _MAX_HEAD_BYTES = 8192
-_SECONDS = 10.0
-_FRESH_SECONDS = 0.1
-_PAUSE_SECONDS = 0.05
+_CONNECTION_SECONDS = 10.0
+_FRESH_SECONDS = 0.1  # A page is generated anew after this time
+_PAUSE_SECONDS = 0.05  # Between two attempts to listen
 _PLAIN = "text/plain; charset=utf-8"
 
 type Page = tuple[bytes, str]  # Body and content type
 type Sharing = Literal["none", "first", "others"]
-"""True if other workers share the address. The first worker must find it free."""
+"""The worker's part in an address that workers share; "none" if this is the whole proxy.
+
+The first worker must find the address free.
+"""
 type Generate = Callable[[str], Awaitable[Page]]  # Returns the metrics for an ``Accept`` header
 
 
@@ -62,10 +66,8 @@ class MetricsServer:
         await self._server.start_serving()
 
     def stop_listening(self) -> None:
-        """Let nobody connect any more.
-
-        The server first: it needs the open socket to leave the loop.
-        """
+        """Let nobody connect any more."""
+        # The server first: it needs the open socket to leave the loop.
         if self._server is not None:
             self._server.close()
         self._socket.close()
@@ -81,9 +83,11 @@ class MetricsServer:
     ) -> None:
         self._connections[writer] = None
         if len(self._connections) > MAX_CONNECTIONS:
-            next(iter(self._connections)).transport.abort()
+            oldest = next(iter(self._connections))
+            oldest.transport.abort()
+
         try:
-            async with asyncio.timeout(_SECONDS):
+            async with asyncio.timeout(_CONNECTION_SECONDS):
                 writer.write(await self._respond(reader))
                 writer.close()
                 await writer.wait_closed()
@@ -101,11 +105,13 @@ class MetricsServer:
         http = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_HEAD_BYTES)
         try:
             while not isinstance(request := http.next_event(), h11.Request):
-                if not (data := await reader.read(_MAX_HEAD_BYTES)):
+                data = await reader.read(_MAX_HEAD_BYTES)
+                if not data:
                     raise EOFError
                 http.receive_data(data)
         except h11.RemoteProtocolError as error:
             return _response(http, HTTPStatus(error.error_status_hint))
+
         headers = {name: value.decode("latin-1") for name, value in request.headers}
         if request.target.partition(b"?")[0] != b"/metrics":
             return _response(http, HTTPStatus.NOT_FOUND)
@@ -113,20 +119,25 @@ class MetricsServer:
             return _response(http, HTTPStatus.METHOD_NOT_ALLOWED, None, ("allow", "GET, HEAD"))
         if not self._admits(headers.get(b"authorization", "")):
             return _response(http, HTTPStatus.UNAUTHORIZED, None, ("www-authenticate", "Bearer"))
+
         page = await self._page(headers.get(b"accept", ""))
         response = _response(http, HTTPStatus.OK, page)
-        return response.removesuffix(page[0]) if request.method == b"HEAD" else response
+        if request.method == b"HEAD":
+            return response.removesuffix(page[0])
+        return response
 
     def _admits(self, authorization: str) -> bool:
         if self._token is None:
             return True
+
         scheme, _, token = authorization.partition(" ")
+        if scheme.lower() != "bearer":
+            return False
         expected = self._token.reveal().encode()
-        return scheme.lower() == "bearer" and hmac.compare_digest(
-            token.strip().encode("latin-1"), expected
-        )
+        return hmac.compare_digest(token.strip().encode("latin-1"), expected)
 
     async def _page(self, accept: str) -> Page:
+        """Return the metrics, generated at most ``_FRESH_SECONDS`` ago."""
         is_openmetrics = "openmetrics" in accept
         async with self._generating:
             generated, page = self._pages.get(is_openmetrics, (0.0, None))
@@ -166,9 +177,8 @@ def _wait_until_free(address: ListenAddress) -> None:
         try:
             _listening_socket(address).close()
         except ValueError as error:
-            is_taken = (
-                isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE
-            )
+            cause = error.__cause__
+            is_taken = isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE
             if not is_taken or time.monotonic() >= until:
                 raise
             time.sleep(_PAUSE_SECONDS)  # Nothing else runs in this process yet
@@ -177,6 +187,7 @@ def _wait_until_free(address: ListenAddress) -> None:
 
 
 def _listening_socket(address: ListenAddress, *, is_shared: bool = False) -> socket.socket:
+    """Return a socket that listens. Raise ``ValueError`` with one line."""
     is_dual = not address.host and socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if is_dual or ":" in address.host else socket.AF_INET
     try:

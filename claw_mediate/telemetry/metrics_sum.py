@@ -1,8 +1,8 @@
-"""The metrics of several processes as one: ``/metrics`` of a proxy with workers
-(docs/metrics.md "Workers").
+"""The metrics of several processes as one: ``/metrics`` of a proxy with workers.
 
-Counters and histograms are added up. So are gauges, but for those in ``_COMBINE``: a proxy is as
-ready as its least ready worker, and what every worker reads from the same files counts once.
+docs/metrics.md "Workers". Counters and histograms are added up. So are gauges, except for those in
+``_COMBINE``: a proxy is as ready as its least ready worker, and what every worker reads from the
+same files counts once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 type Sample = tuple[str, dict[str, str], float]  # Name, labels, value
 type Family = tuple[str, str, str, list[Sample]]  # Name, type, documentation, samples
 type Snapshot = list[Family]
+type _SampleKey = tuple[str, tuple[tuple[str, str], ...]]  # Name, labels
 
 _COMBINE: Final[Mapping[str, Callable[[float, float], float]]] = {
     "claw_ready": min,
@@ -24,7 +25,7 @@ _COMBINE: Final[Mapping[str, Callable[[float, float], float]]] = {
     "process_start_time_seconds": min,
     "process_max_fds": min,
 }
-"""The gauges that are not added up, each with what is taken of two values."""
+"""The gauges that are not added up, each with the function that combines two values."""
 _COUNTS = {"counter", "histogram"}
 _ENCODE = msgspec.msgpack.Encoder().encode
 _DECODE = msgspec.msgpack.Decoder(Snapshot).decode
@@ -59,22 +60,20 @@ def keep_counts(metrics: Snapshot) -> Snapshot:
 
 def add_up(parts: Iterable[Snapshot]) -> Snapshot:
     """Return the parts as one, in the order in which they come."""
-    families: dict[str, tuple[str, str, dict[tuple[str, tuple[tuple[str, str], ...]], float]]] = {}
-    for name, kind, text, samples in (family for part in parts for family in part):
-        values = families.setdefault(name, (kind, text, {}))[2]
-        for sample, labels, value in samples:
-            key = sample, tuple(labels.items())
+    families: dict[str, tuple[str, str, dict[_SampleKey, float]]] = {}
+    for part in parts:
+        for name, kind, text, samples in part:
+            _, _, values = families.setdefault(name, (kind, text, {}))
             combine = _COMBINE.get(name, _add)
-            values[key] = combine(values[key], value) if key in values else value
-    return [
-        (
-            name,
-            kind,
-            text,
-            [(sample, dict(labels), value) for (sample, labels), value in values.items()],
-        )
-        for name, (kind, text, values) in families.items()
-    ]
+            for sample, labels, value in samples:
+                key = sample, tuple(labels.items())
+                values[key] = combine(values[key], value) if key in values else value
+
+    summed: Snapshot = []
+    for name, (kind, text, values) in families.items():
+        samples = [(sample, dict(labels), value) for (sample, labels), value in values.items()]
+        summed.append((name, kind, text, samples))
+    return summed
 
 
 class SummedMetrics(Collector):

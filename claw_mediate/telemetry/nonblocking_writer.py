@@ -2,8 +2,8 @@
 
 A line is written at once if that can't block, so that it precedes whatever comes next and survives
 a kill. Otherwise a thread writes it when there is room. Lines beyond a bound are dropped whole and
-counted, as are lines that a full disk or a reader that left costs; the line after a torn one starts
-on a line of its own.
+counted. So are lines that are lost because the disk is full or the reader has left; the line after
+a torn one starts on a line of its own.
 """
 
 from __future__ import annotations
@@ -36,20 +36,22 @@ class LineWriter:
         self._lock = threading.Condition()
         self._thread: threading.Thread | None = None
         self.dropped = 0  # Lines that were dropped since the process started
-        self._reported = 0
+        self._reported = 0  # How many of them ``take_unreported`` has returned
         # The next two belong to whoever writes: the thread, while there is one.
         self._has_failed = False
         self._is_within_line = False
 
     @classmethod
     def of(cls, descriptor: int) -> LineWriter:
-        """Return the writer of this descriptor's file: two writers of one pipe
-        would each rely on the same free space.
+        """Return the writer of this descriptor's file.
+
+        There is one for each file: two writers of one pipe would each rely on the same free space.
         """
         try:
             status = os.fstat(descriptor)
         except OSError:
             return cls(descriptor)
+
         if not cls._by_file:
             atexit.register(flush_all)
         return cls._by_file.setdefault((status.st_dev, status.st_ino), cls(descriptor))
@@ -61,9 +63,11 @@ class LineWriter:
                 line = self._write_without_waiting(line)
             if not line:
                 return
+
             if self._queue and self._queued_bytes + len(line) > self._max_bytes:
                 self.dropped += 1
                 return
+
             self._queue.append(line)
             self._queued_bytes += len(line)
             if self._thread is None:
@@ -73,13 +77,16 @@ class LineWriter:
                 self._thread.start()
 
     def take_unreported(self) -> int:
-        """Return how many lines were dropped since the last call; 0 while a line
-        about it could not be written.
+        """Return how many lines were dropped since the last call.
+
+        0 while a line about it could not be written.
         """
         with self._lock:
             if self._thread is not None or self._has_failed:
                 return 0
-            count, self._reported = self.dropped - self._reported, self.dropped
+
+            count = self.dropped - self._reported
+            self._reported = self.dropped
             return count
 
     def flush(self, until: float) -> None:
@@ -89,6 +96,7 @@ class LineWriter:
                 self._lock.wait(left)
 
     def _write_without_waiting(self, line: bytes) -> bytes:
+        """Write what can be written without blocking; return the rest."""
         try:
             while line and (self._is_file or self._has_room(0)):
                 # POSIX: a pipe with any room takes PIPE_BUF bytes. A file never blocks.
@@ -102,6 +110,7 @@ class LineWriter:
         return line
 
     def _write_queue(self) -> None:
+        """Write the queue until it is empty: the thread's work."""
         while True:
             with self._lock:
                 if not self._queue:
@@ -109,6 +118,7 @@ class LineWriter:
                     self._lock.notify_all()
                     return
                 line = self._queue[0]
+
             try:
                 while line:
                     try:
@@ -117,6 +127,7 @@ class LineWriter:
                         self._has_room(None)
             except OSError:  # the reader has left, or the disk is full
                 self._has_failed = True
+
             with self._lock:
                 self._queued_bytes -= len(self._queue.popleft())
                 self.dropped += self._has_failed
@@ -126,9 +137,12 @@ class LineWriter:
 
         After a failure within a line, start a new line.
         """
-        data = b"\n" + line if self._has_failed and self._is_within_line else line
+        data = line
+        if self._has_failed and self._is_within_line:
+            data = b"\n" + line
         size = os.write(self._descriptor, data[:max_bytes])
-        self._has_failed, self._is_within_line = False, not data.endswith(b"\n", 0, size)
+        self._has_failed = False
+        self._is_within_line = not data.endswith(b"\n", 0, size)
         return data[size:]
 
     def _has_room(self, milliseconds: int | None) -> bool:

@@ -54,23 +54,22 @@ class Stopwatch:
         Yield a function that takes the response's status.
         """
         statuses: list[int] = []
-        started, started_at = self._clock(), now_rfc3339()
+        started = self._clock()
+        started_at = now_rfc3339()
         try:
             with self.waiting():
                 yield statuses.append
         finally:
-            self.model_calls.append(
-                ModelCallRecord(
-                    provider=candidate.provider.name,
-                    model=candidate.model,
-                    status_code=statuses[-1] if statuses else None,
-                    started=started_at,
-                    latency_ms=round((self._clock() - started) * 1000),
-                )
+            record = ModelCallRecord(
+                provider=candidate.provider.name,
+                model=candidate.model,
+                status_code=statuses[-1] if statuses else None,
+                started=started_at,
+                latency_ms=round((self._clock() - started) * 1000),
             )
+            self.model_calls.append(record)
 
     @property
     def timings(self) -> Timings:
-        return Timings(
-            self.model_calls, round((self._clock() - self._started - self._waited) * 1000, 3)
-        )
+        own_seconds = self._clock() - self._started - self._waited
+        return Timings(self.model_calls, round(own_seconds * 1000, 3))

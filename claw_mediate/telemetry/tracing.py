@@ -1,5 +1,6 @@
-"""OpenTelemetry traces by the GenAI semantic conventions, built from the log's
-events when a request has ended.
+"""OpenTelemetry traces by the GenAI semantic conventions.
+
+A trace is built from the log's events when its request has ended.
 
     turn                        the request: agent, tokens, rounds, outcome
     ├─ chat MODEL               each request to a provider, failed ones included
@@ -17,6 +18,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 from claw_mediate.telemetry.event_log import Event
@@ -50,6 +52,7 @@ class Tracing:
         turn_id = event["turn_id"]
         if turn_id is None:
             return
+
         if event["type"] in {"request", "tool_call", "intervention"}:
             self._open[turn_id].append(event)
             if len(self._open) > _MAX_OPEN:
@@ -76,21 +79,22 @@ class Tracing:
             start_time=_nanoseconds(request["ts"]),
         )
         parent = set_span_in_context(turn, Context())
+
         for call in end["model_calls"]:
             name, attributes = self._model_call(call)
-            error = (
-                None if call["status_code"] == 200 else str(call["status_code"] or "no_response")  # noqa: PLR2004
-            )
+            status = call["status_code"]
+            error = None if status == HTTPStatus.OK else str(status or "no_response")
             self._child(parent, (name, attributes, error), call, ended)
+
         for event in events:
             if event["type"] == "tool_call" and event["started"] is not None:
                 name, attributes = self._tool_call(event)
                 self._child(parent, (name, attributes, event["code"]), event, ended)
             elif event["type"] == "intervention":
-                word = event["intervention"].partition(":")[0]
-                turn.add_event(
-                    "claw.intervention", {"claw.intervention": word}, _nanoseconds(event["ts"])
-                )
+                word, _, _ = event["intervention"].partition(":")
+                at = _nanoseconds(event["ts"])
+                turn.add_event("claw.intervention", {"claw.intervention": word}, at)
+
         if end["type"] == "error":
             self._fail(turn, end.get("error") or str(end["status_code"]))
         turn.end(ended)
@@ -98,6 +102,10 @@ class Tracing:
     def _child(
         self, parent: Any, span_of: tuple[str, dict[str, Any], str | None], event: Event, ended: int
     ) -> None:
+        """Add a span of a call to a provider or service.
+
+        ``span_of``: its name, attributes, and error if it failed.
+        """
         from opentelemetry.trace import SpanKind
 
         name, attributes, error = span_of
@@ -114,7 +122,7 @@ class Tracing:
         span.set_status(StatusCode.ERROR)
 
     def _turn_attributes(self, request: Event, end: Event) -> dict[str, Any]:
-        return {
+        attributes = {
             "gen_ai.agent.id": end["claw_id"],
             "gen_ai.provider.name": end["provider"],
             "gen_ai.request.model": self._redact(request["model"] or ""),
@@ -126,8 +134,10 @@ class Tracing:
             "claw.digest": end["digest"] or "",
             "claw.mediated": end["mediated"],
             "claw.rounds": end["total_rounds"],
-            **({} if end["overhead_ms"] is None else {"claw.overhead_ms": end["overhead_ms"]}),
         }
+        if end["overhead_ms"] is not None:
+            attributes["claw.overhead_ms"] = end["overhead_ms"]
+        return attributes
 
     def _model_call(self, call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         model = self._redact(call["model"])[:_MAX_CHARACTERS]
@@ -159,12 +169,14 @@ def tracing_from_environment(redact: Callable[[str], str]) -> Tracing | None:
     variable = next((name for name in ENDPOINTS if os.environ.get(name)), None)
     if variable is None or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return None
+
     try:
         import requests
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
         raise ValueError(f"{variable} is set: pip install 'clawdapus[otel]'") from None
+
     os.environ.setdefault("OTEL_SERVICE_NAME", "clawdapus")
     logging.getLogger("urllib3").setLevel(logging.WARNING)
     session = requests.Session()

@@ -133,7 +133,9 @@ def _is_equal(granted: Any, listed: Any, place: tuple[str, ...]) -> bool:
     if all(isinstance(each, str) for each in (*granted, *listed)):
         return sorted(granted) == sorted(listed)  # required, type, enum: their order means nothing
 
-    place_of_item = (*place, "const" if place[-1:] == ("enum",) else "[]")
+    # The items of ``enum`` are values, of which nothing is ignored: as that of ``const``.
+    is_enum = place[-1:] == ("enum",)
+    place_of_item = (*place, "const" if is_enum else "[]")
     for one, other in zip(granted, listed, strict=True):
         if any(True for _ in find_differences(one, other, place_of_item)):
             return False

@@ -130,8 +130,8 @@ class McpConnection:
         self._session: McpSession | None = None
         self._opening: asyncio.Task[McpSession] | None = None
         self._is_list_stale = False
-        self._checked: tuple[ToolListing, Agent] | None = None
-        self._reported: set[tuple[str, str]] = set()
+        self._checked: tuple[ToolListing, Agent] | None = None  # Whose changes were last looked for
+        self._reported: set[tuple[str, str]] = set()  # Changes: the tool's name, and the difference
 
     async def open(self, until: float) -> McpSession:
         """Return the session; open it, or read its list of tools again, if that is needed.
@@ -163,11 +163,11 @@ class McpConnection:
             self._session = None
 
     def find_changes(
-        self, session: McpSession, agent: Agent, here: McpExecution
+        self, session: McpSession, agent: Agent, called: McpExecution
     ) -> Iterator[tuple[str, str]]:
         """Yield (name, difference), once, for each of the agent's tools that the server changed.
 
-        ``here``: the execution of any tool of this server.
+        ``called``: the execution of any tool of this server.
         """
         if self._checked is not None:
             listing, checked_agent = self._checked
@@ -177,8 +177,12 @@ class McpConnection:
 
         for tool in agent.granted:
             execution = tool.execution
-            if not isinstance(execution, McpExecution) or _server(execution) != _server(here):
+            is_of_server = isinstance(execution, McpExecution) and (
+                _server(execution) == _server(called)
+            )
+            if not is_of_server:
                 continue
+
             drift = session.listing.find_drift(tool)
             if drift is None:
                 continue

@@ -46,7 +46,7 @@ from claw_mediate.core.cost import (
 )
 from claw_mediate.core.http import Request, RunnerResponse, refuse
 from claw_mediate.dialects.base import RunnerRequest
-from claw_mediate.file_cache import FileVersion, file_version, read_file
+from claw_mediate.file_cache import FileVersion, LookTimer, file_version, read_file
 from claw_mediate.providers.routing import new_turn_id
 from claw_mediate.telemetry.event_log import EventLog
 from claw_state.spending import RENEWAL_SECONDS, BudgetExcess, Charge, Reservation, Spending
@@ -85,7 +85,9 @@ class Admission:
 class PriceList:
     """The price list, ``<auth dir>/prices.json``, read again when it changes."""
 
-    def __init__(self, directory: Path, log: EventLog) -> None:
+    def __init__(self, directory: Path, log: EventLog, look_seconds: float = 0.0) -> None:
+        """Look at the file once in ``look_seconds``; 0: whenever a price is needed."""
+        self._look_timer = LookTimer(look_seconds)
         self._file = directory / "prices.json"
         self._log = log
         self._known: FileVersion = None
@@ -116,7 +118,11 @@ class PriceList:
 
         A broken list counts as none, with one event: a wrong price is worse.
         """
+        if not self._look_timer.is_due():
+            return
+
         version = file_version(self._file)
+        self._look_timer.restart()
         if version == self._known:
             return
 

@@ -56,7 +56,7 @@ from claw_mediate.dialects.base import RunnerRequest, UnreadableRequestError
 from claw_mediate.dialects.model_only import NO_DIALECT, read_other_path, view_without_model
 from claw_mediate.http.headers import json_type, names_containing, provider_auth
 from claw_mediate.http.large_bodies import compute
-from claw_mediate.providers.key_answers import RATE_LIMITED, KeyAnswer, needs_body
+from claw_mediate.providers.key_answers import KeyAnswer, needs_body
 from claw_mediate.providers.paths import BODYLESS, PathTables, provider_target
 from claw_mediate.providers.registry import ProviderRegistry
 from claw_mediate.providers.request_credentials import AgentRequest
@@ -363,7 +363,7 @@ class Passthrough:
         """
         if not whole:
             self._note_key(ticket, 0)
-        elif status == RATE_LIMITED:
+        elif status == HTTPStatus.TOO_MANY_REQUESTS:
             # Its head was noted; only its body says whether it is about the account.
             self._note_key(ticket, status, body, is_noted=True)
         elif needs_body(status):

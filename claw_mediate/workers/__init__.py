@@ -1,3 +1,4 @@
-"""Several processes of one proxy: their supervisor, and what they ask each other
-(decision 0035).
+"""Several processes of one proxy: their supervisor, and what they ask each other.
+
+Decision 0035 says why.
 """

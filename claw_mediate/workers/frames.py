@@ -1,5 +1,6 @@
-"""Messages between the supervisor and a worker: MessagePack behind its length, on a
-pair of connected sockets.
+"""Messages between the supervisor and a worker, on a pair of connected sockets.
+
+A frame is the length of its body in four bytes, and the body in MessagePack.
 """
 
 import struct
@@ -14,14 +15,17 @@ _LENGTH = struct.Struct("!I")
 
 
 class Message(msgspec.Struct, array_like=True):
-    """One message. ``number`` identifies a question, of the worker that asks or of the supervisor.
+    """One message.
 
     up        worker → supervisor   my listeners are open; ``number``: how long I may drain, in ms
     ask       worker → supervisor   ask all workers about ``topic``; ``body`` says what of it
     question  supervisor → worker   the same, from whomever
     reply     worker → supervisor   ``parts`` has the one reply
-    answer    supervisor → worker   the replies in ``parts``, by the worker's number; 0 is the
-    supervisor's own
+    answer    supervisor → worker   ``parts`` has all replies, by the worker's number; 0 is the
+                                    supervisor's own
+
+    ``number`` identifies a question: in ``ask`` and ``answer`` it is the asking worker's number, in
+    ``question`` and ``reply`` the supervisor's.
     """
 
     kind: Literal["up", "ask", "question", "reply", "answer"]
@@ -55,6 +59,7 @@ class FrameReader:
             end = _LENGTH.size + _LENGTH.unpack_from(self._received)[0]
             if len(self._received) < end:
                 return
+
             body = bytes(self._received[_LENGTH.size : end])
             del self._received[:end]
             yield _DECODE(body)

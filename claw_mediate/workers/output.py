@@ -1,10 +1,10 @@
-"""The output of workers, brought together: whole lines, on the supervisor's own.
+"""The output of all workers as whole lines on the supervisor's own stdout and stderr.
 
 Rules. A regular file takes a line in one write, so workers write it themselves. Anything else, such
 as a pipe, would mix long lines and could make a worker wait: there each worker has a pipe of its
-own, and the supervisor copies whole lines. While its reader is slow it reads no more, so that each
-worker drops and counts what it has no room for, as one proxy does. When the reader has left, lines
-are dropped.
+own, and the supervisor copies whole lines. While the supervisor's reader is slow, the supervisor
+reads no more, so that each worker drops and counts what it has no room for, as one proxy does. When
+the reader has left, lines are dropped.
 """
 
 import os
@@ -23,13 +23,13 @@ def is_file(descriptor: int) -> bool:
 
 
 class Output:
-    """The supervisor's end of stdout or stderr."""
+    """The supervisor's own stdout or stderr."""
 
     def __init__(self, descriptor: int) -> None:
-        """Write to a descriptor that is no regular file, or is one."""
+        """Write to an open descriptor, of a file of any kind."""
         self.descriptor = descriptor
         self._waiting = bytearray()
-        self._has_left = False
+        self._has_reader_left = False
 
     @property
     def is_behind(self) -> bool:
@@ -37,7 +37,7 @@ class Output:
 
     def write(self, lines: bytes) -> None:
         """Write lines now as far as that can't block; the rest waits for ``go_on``."""
-        if not self._has_left:
+        if not self._has_reader_left:
             self._waiting += lines
             self.go_on()
 
@@ -46,11 +46,12 @@ class Output:
         try:
             while self._waiting and self._has_room(milliseconds):
                 # POSIX: a pipe with any room takes PIPE_BUF bytes without blocking.
-                del self._waiting[: os.write(self.descriptor, self._waiting[: select.PIPE_BUF])]
+                written = os.write(self.descriptor, self._waiting[: select.PIPE_BUF])
+                del self._waiting[:written]
         except BlockingIOError:
             pass
         except OSError:
-            self._has_left = True
+            self._has_reader_left = True
             self._waiting.clear()
 
     def _has_room(self, milliseconds: int) -> bool:
@@ -70,8 +71,9 @@ class Relay:
         self._line = b""
 
     def copy(self) -> bool:
-        """Copy the lines that are whole; return False at the end, where a torn line
-        becomes a whole one.
+        """Copy the lines that are whole.
+
+        Return False at the end of the pipe, where a torn line is copied as a whole one.
         """
         try:
             data = os.read(self.source, _READ_BYTES)
@@ -81,6 +83,7 @@ class Relay:
             if self._line:
                 self.output.write(self._line + b"\n")
             return False
+
         lines, separator, rest = data.rpartition(b"\n")
         if separator:
             self.output.write(self._line + lines + separator)

@@ -43,21 +43,18 @@ MAX_FAILED_STARTS: Final = 5
 _SOUND_SECONDS = 60.0  # A worker that lived longer is replaced at once
 FIRST_WAIT: Final = 0.5
 _LONGEST_WAIT = 30.0
-_COPY_PAUSE_SECONDS = (
-    0.005  # After lines were copied: those that come meanwhile are copied together
-)
-LATE_SECONDS: Final = (
-    4.0  # Less than the time between the drain and the end of a container (``grace_seconds``)
-)
+_COPY_PAUSE_SECONDS = 0.005
+"""The pause after lines were copied: those that come meanwhile are copied together."""
+LATE_SECONDS: Final = 4.0
+"""Less than the time between the drain and the end of a container (``grace_seconds``)."""
 ALIVE_SECONDS: Final = 5.0
 MAX_SILENT: Final = 6
-"""Questions are counted, and not seconds: where the whole proxy was stopped, or the
-machine slept, nobody was asked.
+"""Questions are counted, and not seconds: while the whole proxy was stopped, or the machine slept,
+nobody was asked.
 """
 _LAST_MILLISECONDS = 1000  # The time for the last lines, when all workers have ended
-_SIGNALED = (
-    128  # A shell's exit code of a process that a signal ended is this and the signal's number
-)
+_SIGNALED = 128
+"""A shell's exit code of a process that a signal ended is this and the signal's number."""
 _MAX_UNSENT_BYTES = 1 << 20  # Of messages to a worker that does not read
 _READ_BYTES = 1 << 16
 _STREAMS = (1, 2)
@@ -67,12 +64,12 @@ _HANDLED = (*_STOPPING, signal.SIGHUP, signal.SIGCHLD)
 
 @dataclass
 class _Slot:
-    """The place of one worker, and the process that has it. ``pid`` 0: none has."""
+    """The place of one worker, and the process that has it."""
 
     number: int
-    inner: socket.socket
+    inner: socket.socket  # The place's listener on loopback, which outlives the process
     state: Literal["waiting", "starting", "up", "ended"] = "waiting"
-    pid: int = 0
+    pid: int = 0  # 0 if no process has the place
     channel: socket.socket | None = None
     frames: FrameReader = field(default_factory=FrameReader)
     unsent: bytearray = field(default_factory=bytearray)
@@ -95,7 +92,7 @@ def supervise(
     """Run ``serve`` in ``count`` processes until they are to end, and exit with their code.
 
     ``first_wait``: seconds before a worker is replaced that died soon after its predecessor.
-    ``alive_seconds``: from one question whether a worker's loop runs to the next.
+    ``alive_seconds``: time between two questions whether a worker's loop runs.
     """
     supervisor = Supervisor(count, first_wait, alive_seconds)
     place = supervisor.run()
@@ -129,31 +126,40 @@ class Supervisor:
         self._has_copied = False
 
     def run(self) -> Place | None:
-        """Supervise until all workers have ended, and return None; in each worker,
-        return its place.
+        """Supervise until all workers have ended, and return None.
+
+        It returns in each worker, too, and there it returns the worker's place.
         """
         gc.collect()
         gc.freeze()  # pages stay shared with the workers
         signaled = self._begin_signals()
+
         while True:
             for slot in self._slots.values():
-                if self._is_due(slot) and (place := self._start(slot, signaled)) is not None:
+                if not self._is_due(slot):
+                    continue
+                place = self._start(slot, signaled)
+                if place is not None:
                     return place
+
             if all(slot.state == "ended" for slot in self._slots.values()):
                 self._end()
                 return None
             self._wait()
 
     def _begin_signals(self) -> tuple[int, int]:
+        """Take signals as events of the selector; return both ends of their pipe."""
         reader, writer = os.pipe()
         os.set_blocking(reader, False)
         os.set_blocking(writer, False)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+
         for sign in _HANDLED:
-            if sign != signal.SIGHUP or not os.isatty(
-                0
-            ):  # at a terminal it ends this process, and so all
-                signal.signal(sign, lambda *_: None)
+            # At a terminal, SIGHUP ends this process, and so all.
+            if sign == signal.SIGHUP and os.isatty(0):
+                continue
+            signal.signal(sign, lambda *_: None)  # the pipe tells of it
+
         self._selector.register(reader, selectors.EVENT_READ, partial(self._take_signals, reader))
         return reader, writer
 
@@ -162,16 +168,17 @@ class Supervisor:
         return slot.state == "waiting" and may_start and time.monotonic() >= slot.due
 
     def _start(self, slot: _Slot, signaled: tuple[int, int]) -> Place | None:
-        """Start a process; return its place in it."""
+        """Start a process: return None here, and its place in the process."""
         ours, theirs = socket.socketpair()
         relays = {stream: Relay(output) for stream, output in self._outputs.items()}
         ports = {each.number: each.inner.getsockname()[1] for each in self._slots.values()}
         is_alone = not any(each.pid for each in self._slots.values())
-        signal.pthread_sigmask(
-            signal.SIG_BLOCK, _HANDLED
-        )  # until the new process has handlers of its own
+
+        # Blocked until the new process has handlers of its own.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
         try:
-            if not (pid := os.fork()):
+            pid = os.fork()
+            if pid == 0:
                 self._leave(slot, signaled, relays)
                 ours.close()
                 return Place(
@@ -179,12 +186,19 @@ class Supervisor:
                 )
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
+
         theirs.close()
         ours.setblocking(False)
-        slot.state, slot.pid, slot.channel = "starting", pid, ours
-        slot.frames, slot.unsent, slot.drain = FrameReader(), bytearray(), 0.0
-        slot.silent, slot.is_killed = 0, False
+        slot.state = "starting"
+        slot.pid = pid
+        slot.channel = ours
+        slot.frames = FrameReader()
+        slot.unsent = bytearray()
+        slot.drain = 0.0
+        slot.silent = 0
+        slot.is_killed = False
         self._selector.register(ours, selectors.EVENT_READ, partial(self._serve, slot))
+
         for relay in relays.values():
             relay.close_end()
             self._relays.add(relay)
@@ -194,17 +208,17 @@ class Supervisor:
         """Give up, in a new worker, all that is the supervisor's."""
         signal.set_wakeup_fd(-1)
         for sign in _HANDLED:
-            signal.signal(
-                sign, signal.default_int_handler if sign == signal.SIGINT else signal.SIG_DFL
-            )
+            handler = signal.default_int_handler if sign == signal.SIGINT else signal.SIG_DFL
+            signal.signal(sign, handler)
+
         for stream, relay in relays.items():
             os.dup2(relay.end, stream)
             relay.close_end()
-        for descriptor in (
-            *signaled,
-            *(relay.source for relay in (*self._relays, *relays.values())),
-        ):
+        for descriptor in signaled:
             os.close(descriptor)
+        for relay in (*self._relays, *relays.values()):
+            relay.close()
+
         for slot in self._slots.values():
             if slot.channel is not None:
                 slot.channel.close()
@@ -212,22 +226,13 @@ class Supervisor:
                 slot.inner.close()
 
     def _wait(self) -> None:
+        """Wait for the next event or time, and do what it asks for."""
         self._watch_outputs()
-        times = [
-            slot.due
-            for slot in self._slots.values()
-            if slot.state == "waiting" and self._slots[1].has_been_up
-        ]
-        times += [
-            until for slot in self._slots.values() if (until := self._last_moment(slot)) is not None
-        ]
-        if self._stopped_at is None:
-            times.append(self._next_question)
-        if (until := self._questions.seconds_left()) is not None:
-            times.append(until)
+        times = self._next_times()
         timeout = max(0.0, min(times) - time.monotonic()) if times else None
         for key, _ in self._selector.select(timeout):
             key.data()
+
         self._questions.expire()
         self._kill_late()
         self._ask_whether_alive()
@@ -235,7 +240,25 @@ class Supervisor:
             self._has_copied = False
             time.sleep(_COPY_PAUSE_SECONDS)
 
+    def _next_times(self) -> list[float]:
+        """Return the monotonic times at which something is to be done."""
+        times: list[float] = []
+        for slot in self._slots.values():
+            if slot.state == "waiting" and self._slots[1].has_been_up:
+                times.append(slot.due)
+            last_moment = self._last_moment(slot)
+            if last_moment is not None:
+                times.append(last_moment)
+
+        if self._stopped_at is None:
+            times.append(self._next_question)
+        first_answer = self._questions.next_answer_at()
+        if first_answer is not None:
+            times.append(first_answer)
+        return times
+
     def _take_signals(self, reader: int) -> None:
+        """Do what the signals that have come ask for, each once."""
         for number in dict.fromkeys(os.read(reader, 1 << 10)):
             sign = signal.Signals(number)
             if sign == signal.SIGCHLD:
@@ -249,17 +272,20 @@ class Supervisor:
                     os.kill(slot.pid, sign)
 
     def _stop(self, sign: signal.Signals) -> None:
+        """Start no more workers; those that run are sent ``sign`` by the caller."""
         if self._stopped_at is None:
             self._stopped_at = time.monotonic()
             if not any(slot.has_been_up for slot in self._slots.values()):
                 self.exit_code = _SIGNALED + sign  # as one proxy that has not begun
+
         for slot in self._slots.values():
             if slot.state == "waiting":
                 slot.state = "ended"
 
     def _last_moment(self, slot: _Slot) -> float | None:
-        """Return when to kill a process that has been asked to end; None if there
-        is none, or it is killed already.
+        """Return when to kill a process that has been asked to end.
+
+        None if there is none, or it is killed already.
         """
         if self._stopped_at is None or not slot.pid or slot.is_killed:
             return None
@@ -268,19 +294,23 @@ class Supervisor:
     def _kill_late(self) -> None:
         """Kill the workers that hang, or that somebody has stopped: nobody would end them."""
         for slot in self._slots.values():
-            if (until := self._last_moment(slot)) is not None and time.monotonic() >= until:
-                slot.is_killed = True
-                os.kill(slot.pid, signal.SIGKILL)
-                seconds = slot.drain + LATE_SECONDS
-                reason = (
-                    f"worker {slot.number} (process {slot.pid}) did not end in {seconds:g} s; "
-                    "it is killed"
-                )
-                self._events.event("error", error="worker_died", reason=reason)
+            until = self._last_moment(slot)
+            if until is None or time.monotonic() < until:
+                continue
+
+            slot.is_killed = True
+            os.kill(slot.pid, signal.SIGKILL)
+            seconds = slot.drain + LATE_SECONDS
+            reason = (
+                f"worker {slot.number} (process {slot.pid}) did not end in {seconds:g} s; "
+                "it is killed"
+            )
+            self._events.event("error", error="worker_died", reason=reason)
 
     def _ask_whether_alive(self) -> None:
-        """Ask each worker for a word of its loop, and kill those that hang, or that
-        somebody has stopped.
+        """Ask each worker for a word of its loop.
+
+        Kill those that have not replied for long: they hang, or somebody has stopped them.
         """
         now = time.monotonic()
         if self._stopped_at is not None or now < self._next_question:
@@ -307,61 +337,75 @@ class Supervisor:
         self._events.event("error", error="worker_died", reason=reason)
 
     def _reap(self) -> None:
+        """Note the end of each process that has ended."""
         with suppress(ChildProcessError):
-            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return
                 for slot in self._slots.values():
-                    if slot.pid == ended[0]:
-                        self._note_end(slot, os.waitstatus_to_exitcode(ended[1]))
+                    if slot.pid == pid:
+                        self._note_end(slot, os.waitstatus_to_exitcode(status))
 
     def _note_end(self, slot: _Slot, code: int) -> None:
+        """Note that a slot's process has ended, and decide whether another takes its place.
+
+        ``code``: its exit code, or the negative number of the signal that ended it.
+        """
         if slot.channel is not None:
             self._serve(slot)  # what it sent last
             self._drop_channel(slot)
-        was_up, pid, slot.pid = slot.state == "up", slot.pid, 0
+        pid = slot.pid
+        slot.pid = 0
+        was_up = slot.state == "up"
         self._questions.forget(slot.number)
+
         exit_code = code if code >= 0 else _SIGNALED - code
         if self._stopped_at is not None:
             slot.state = "ended"
-            self.exit_code = max(self.exit_code, exit_code if was_up else 0)
+            if was_up:
+                self.exit_code = max(self.exit_code, exit_code)
             return
+
         slot.failed_starts = 0 if was_up else slot.failed_starts + 1
-        if not slot.has_been_up or slot.failed_starts >= MAX_FAILED_STARTS:
-            slot.state = "ended"
-            self._stop(signal.SIGTERM)
-            self.exit_code = exit_code
-            for each in self._slots.values():
-                if each.pid:
-                    os.kill(each.pid, signal.SIGTERM)
+        if slot.has_been_up and slot.failed_starts < MAX_FAILED_STARTS:
+            self._replace(slot, pid, code)
             return
-        self._replace(slot, pid, code)
+
+        slot.state = "ended"
+        self._stop(signal.SIGTERM)
+        self.exit_code = exit_code
+        for each in self._slots.values():
+            if each.pid:
+                os.kill(each.pid, signal.SIGTERM)
 
     def _replace(self, slot: _Slot, pid: int, code: int) -> None:
+        """Let another process take a slot: at once, or after a wait that doubles each time."""
         now = time.monotonic()
         if slot.state == "up" and now - slot.since >= _SOUND_SECONDS:
             slot.failures = 0
-        wait = (
-            min(_LONGEST_WAIT, self._first_wait * 2 ** (slot.failures - 1))
-            if slot.failures
-            else 0.0
-        )
-        slot.state, slot.due, slot.failures = "waiting", now + wait, slot.failures + 1
+
+        wait = 0.0
+        if slot.failures:
+            wait = min(_LONGEST_WAIT, self._first_wait * 2 ** (slot.failures - 1))
+        slot.state = "waiting"
+        slot.due = now + wait
+        slot.failures += 1
         self._questions.deaths += 1
-        how = (
-            f"was ended by {signal.Signals(-code).name}"
-            if code < 0
-            else f"ended with exit code {code}"
-        )
+
+        if code < 0:
+            how = f"was ended by {signal.Signals(-code).name}"
+        else:
+            how = f"ended with exit code {code}"
         when = f"in {wait:g} s" if wait else "at once"
-        self._events.event(
-            "error",
-            error="worker_died",
-            reason=f"worker {slot.number} (process {pid}) {how}; it is replaced {when}",
-        )
+        reason = f"worker {slot.number} (process {pid}) {how}; it is replaced {when}"
+        self._events.event("error", error="worker_died", reason=reason)
 
     def _serve(self, slot: _Slot) -> None:
         """Read and send what can be read and sent."""
         if slot.channel is None:
             return  # its process ended, as an event before this one said
+
         try:
             while data := slot.channel.recv(_READ_BYTES):
                 for message in slot.frames.read(data):
@@ -379,7 +423,9 @@ class Supervisor:
             case "up":
                 slot.drain = message.number / 1000
                 if slot.state == "starting":
-                    slot.state, slot.since, slot.has_been_up = "up", time.monotonic(), True
+                    slot.state = "up"
+                    slot.since = time.monotonic()
+                    slot.has_been_up = True
             case "ask":
                 up = [
                     each.number
@@ -399,10 +445,15 @@ class Supervisor:
     def _flush(self, slot: _Slot) -> None:
         if slot.channel is None:
             return
+
         with suppress(OSError):  # full, or the worker has ended
             while slot.unsent:
-                del slot.unsent[: slot.channel.send(slot.unsent)]
-        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if slot.unsent else 0)
+                sent = slot.channel.send(slot.unsent)
+                del slot.unsent[:sent]
+
+        events = selectors.EVENT_READ
+        if slot.unsent:
+            events |= selectors.EVENT_WRITE
         self._selector.modify(slot.channel, events, partial(self._serve, slot))
 
     def _drop_channel(self, slot: _Slot) -> None:
@@ -415,19 +466,19 @@ class Supervisor:
         """Read from workers whose lines have room, and watch for room where they have none."""
         watched = self._selector.get_map()
         for output in set(self._outputs.values()):
-            if output.is_behind != (output.descriptor in watched):
-                if output.is_behind:
-                    self._selector.register(output.descriptor, selectors.EVENT_WRITE, output.go_on)
-                else:
-                    self._selector.unregister(output.descriptor)
+            is_watched = output.descriptor in watched
+            if output.is_behind and not is_watched:
+                self._selector.register(output.descriptor, selectors.EVENT_WRITE, output.go_on)
+            elif is_watched and not output.is_behind:
+                self._selector.unregister(output.descriptor)
+
         for relay in self._relays:
-            if relay.output.is_behind == (relay.source in watched):
-                if relay.output.is_behind:
-                    self._selector.unregister(relay.source)
-                else:
-                    self._selector.register(
-                        relay.source, selectors.EVENT_READ, partial(self._copy, relay)
-                    )
+            is_watched = relay.source in watched
+            if relay.output.is_behind and is_watched:
+                self._selector.unregister(relay.source)
+            elif not (relay.output.is_behind or is_watched):
+                copy = partial(self._copy, relay)
+                self._selector.register(relay.source, selectors.EVENT_READ, copy)
 
     def _copy(self, relay: Relay) -> None:
         self._has_copied = True
@@ -446,11 +497,15 @@ class Supervisor:
 
 
 def _outputs() -> dict[int, Output]:
-    """Return the outputs that are relayed, by stream; both streams may have one."""
+    """Return the outputs that are relayed, by stream.
+
+    Both streams have the same ``Output`` if they are one file.
+    """
     outputs: dict[tuple[int, int], Output] = {}
     relayed: dict[int, Output] = {}
     for stream in _STREAMS:
-        if not is_file(stream):
-            status = os.fstat(stream)
-            relayed[stream] = outputs.setdefault((status.st_dev, status.st_ino), Output(stream))
+        if is_file(stream):
+            continue
+        status = os.fstat(stream)
+        relayed[stream] = outputs.setdefault((status.st_dev, status.st_ino), Output(stream))
     return relayed

@@ -1,8 +1,9 @@
-"""One of several workers, which is this process: its place, and what it asks the
-others through the supervisor.
+"""A process as one of several workers.
+
+It has a place, and it asks the others through the supervisor.
 
 Rules. A process without a supervisor has no ``current()``, and nothing here concerns it. The end of
-the supervisor, however it comes, ends its workers as SIGTERM does: they drain. They stop to listen
+the supervisor, however it comes, ends its workers as SIGTERM does: they drain. They stop listening
 at once, since a new proxy waits for their addresses.
 """
 
@@ -28,20 +29,20 @@ type Reply = Callable[[bytes], Awaitable[bytes]]
 
 @dataclass(frozen=True)
 class Place:
-    """A worker's place, as the supervisor gives it. Workers count from 1.
+    """A worker's place, as the supervisor gives it."""
 
-    ``inner`` is its listener on loopback, at which the others reach it; ``ports`` are those of all,
-    by number. The supervisor holds all of them open, so that none can ever lead to another program.
-    """
-
-    number: int
-    count: int
-    channel: socket.socket
+    number: int  # From 1 on
+    count: int  # Of all workers
+    channel: socket.socket  # To the supervisor
     inner: socket.socket
+    """The worker's listener on loopback, at which the others reach it."""
     ports: Mapping[int, int] = field(default_factory=dict)
-    is_alone: bool = (
-        False  # No other worker has a listener, so that an address in use is somebody else's
-    )
+    """The ports of all workers' ``inner``, by number.
+
+    The supervisor holds all of them open, so that none can ever lead to another program.
+    """
+    is_alone: bool = False
+    """True if no other worker has a listener, so that an address in use is somebody else's."""
 
 
 class Worker:
@@ -92,9 +93,7 @@ class Worker:
         self._send(Message("up", self._drain_ms))
 
     def set_drain(self, seconds: float) -> None:
-        """Let the supervisor wait so long for the end of this process after a
-        signal to stop, from now on.
-        """
+        """Tell the supervisor how long this process may take to end after a signal to stop."""
         self._drain_ms = round(seconds * 1000)
         self._send(Message("up", self._drain_ms))  # only if it is up
 
@@ -109,7 +108,9 @@ class Worker:
         """
         if self._writer is None:
             return {}
-        number = self._last_number = self._last_number + 1
+
+        self._last_number += 1
+        number = self._last_number
         answer: asyncio.Future[Mapping[int, bytes]] = asyncio.get_running_loop().create_future()
         self._asked[number] = answer
         self._send(Message("ask", number, topic, body=body))
@@ -122,10 +123,11 @@ class Worker:
             del self._asked[number]
 
     async def find_problem(self) -> str | None:
-        """Return in one line which worker is not ready, and why; None where all are."""
+        """Return in one line which worker is not ready, and why; None if all are."""
         problems = await self.ask_all("ready")
         for number in range(1, self.place.count + 1):
-            if (problem := problems.get(number)) is None:
+            problem = problems.get(number)
+            if problem is None:
                 return f"worker {number} is not up"
             if problem:
                 return f"worker {number}: {problem.decode()}"
@@ -139,30 +141,27 @@ class Worker:
                     self._handle(message)
         except OSError:
             pass
-        for step in self._last_steps:  # the supervisor is gone
+
+        # The supervisor is gone.
+        for step in self._last_steps:
             step()
         os.kill(os.getpid(), signal.SIGTERM)
 
     def _handle(self, message: Message) -> None:
         if message.kind == "question":
             self._keep(self._reply(message))
-        elif (
-            message.kind == "answer"
-            and (waiting := self._asked.get(message.number)) is not None
-            and not waiting.done()
-        ):
-            waiting.set_result(message.parts)
+        elif message.kind == "answer":
+            waiting = self._asked.get(message.number)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(message.parts)
 
     async def _reply(self, question: Message) -> None:
-        if (reply := self._replies.get(question.topic)) is not None:
-            self._send(
-                Message(
-                    "reply",
-                    question.number,
-                    question.topic,
-                    {self.number: await reply(question.body)},
-                )
-            )
+        reply = self._replies.get(question.topic)
+        if reply is None:
+            return
+
+        parts = {self.number: await reply(question.body)}
+        self._send(Message("reply", question.number, question.topic, parts))
 
     def _send(self, message: Message) -> None:
         if self._writer is not None and not self._writer.is_closing():
@@ -193,8 +192,11 @@ def become(place: Place) -> Worker:
 
 
 def own_history(directory: Path) -> Path:
-    """Return the directory of this process's own history: two writers would break
-    the chain of a file.
+    """Return the directory of this process's own history.
+
+    Each worker has one, because two writers would break the chain of a file.
     """
     worker = current()
-    return directory if worker is None else directory / worker_directory(worker.number)
+    if worker is None:
+        return directory
+    return directory / worker_directory(worker.number)

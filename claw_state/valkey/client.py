@@ -3,31 +3,35 @@
     claw:agents              agents by the time of their last request
     claw:last                the number of the latest continuity entry
     claw:a:AGENT:used        an agent's continuity entries by time of use
-    claw:a:AGENT:about       their anchors by number; messages: their hidden messages
-    claw:a:AGENT:whole       those entries that have messages
+    claw:a:AGENT:about       the anchors of these entries by number
+    claw:a:AGENT:messages    the hidden messages of these entries by number
+    claw:a:AGENT:whole       those of these entries that have messages
     claw:a:AGENT:by:KEY      the entries of one anchor
     claw:a:AGENT:spent       the agent's spending by the ends of buckets
     claw:a:AGENT:held        reservations of the agent's requests under way
     claw:a:AGENT:turns       the journal's turns by the time they were last seen
-    claw:a:AGENT:asked:…     an index of them; another one is earlier:…
+    claw:a:AGENT:asked:…     these turns by their request
+    claw:a:AGENT:earlier:…   these turns by the messages before the last one
     claw:a:AGENT:owned       the responses and conversations that the agent owns
     claw:a:AGENT:owned_used  the same by the time of their last use
     claw:a:AGENT:objects     the files, batches and the like that the agent owns
     claw:a:AGENT:objects_used  the same by the time of their last use
     claw:owners              agents by the time of the last use of a response or conversation
     claw:object_owners       agents by the time of the last use of another object
-    claw:o:SET:PROVIDER ID   the agent that owns an id at a provider; SET is owned, or it is objects
-                             and ID begins with the kind
+    claw:o:owned:PROVIDER ID
+                             the agent that owns a response or conversation at a provider
+    claw:o:objects:PROVIDER KIND ID
+                             the agent that owns another object at a provider
     claw:t:TURN              a turn with all its steps
     claw:schema              the version of these keys
     claw:pod                 the pod whose proxy opened the state last
 
-Every change is one atomic script, and every key expires. The server is one, or a primary with
-replicas: scripts compute the names of their keys, which a cluster does not allow. Each pod has its
-own database.
+Every change is one atomic script, and every key expires. The server is a single one, or a primary
+with replicas: scripts compute the names of their keys, which a cluster does not allow. Each pod has
+its own database.
 
-A slow or absent server never stalls a turn: a call may take ``TIMEOUT_SECONDS``, and after a
-timeout nobody asks for a second. Time in which our own event loop stood still does not count: the
+A slow or absent server never stalls a turn: a call may take ``TIMEOUT_SECONDS``, and for a second
+after a timeout nobody asks again. Time in which our own event loop stood still does not count: the
 server may have answered meanwhile. The client's package is an optional extra, imported when a
 ``ValkeyClient`` is made.
 """
@@ -55,7 +59,7 @@ if TYPE_CHECKING:
 SCHEMA = 1  # The version of the keys
 TIMEOUT_SECONDS = 0.25
 _TICKS = 5
-"""The parts of a call's time. A part in which the event loop stands still may take any time."""
+"""A call's time has so many parts; one in which the event loop stands still may take any time."""
 _MAX_CONNECTIONS = 32
 PRELUDE = load_script("prelude")
 """The beginning of every script.
@@ -70,7 +74,7 @@ _CODE = re.compile("[A-Z]{2,} ")
 _KEEPS_ALL = "noeviction"
 _WRONG_TYPE = "WRONGTYPE "
 _TEMPORARY = ("MISCONF ", "BUSY ")
-"""Refusals that pass: the server's disk is full, or a long script is running."""
+"""Refusals that pass by themselves: the server's disk is full, or a long script is running."""
 
 
 class ValkeyClient:
@@ -128,12 +132,8 @@ class ValkeyClient:
             raise self._health.fail(_connection_message(error)) from error
         except UnicodeError as error:  # ours: what was to be written has no bytes
             raise StoreError(str(error)) from error
-        except (
-            ValueError,
-            OverflowError,
-            RecursionError,
-            MemoryError,
-        ) as error:  # of the client's parser
+        except (ValueError, OverflowError, RecursionError, MemoryError) as error:
+            # Errors of the client's parser.
             raise self._health.fail(
                 f"the server of the state answers in no protocol that we know: {error}"
             ) from error
@@ -146,17 +146,18 @@ class ValkeyClient:
         await self._redis.aclose()
 
     def _is_script_error(self, error: Exception) -> bool:
+        """Return whether the error is about this script's data, and not about the server."""
+        if type(error) is not self._response_error:
+            return False
         message = str(error)
-        return type(error) is self._response_error and (
-            message.startswith(_WRONG_TYPE) or not _CODE.match(message)
-        )
+        return message.startswith(_WRONG_TYPE) or not _CODE.match(message)
 
 
 @contextmanager
 def store_error_if_unreadable(what: str) -> Iterator[None]:
-    """Raise ``StoreError`` for an answer that does not have the form that our script gives it.
+    """Raise ``StoreError`` where an answer has another form than our script gives it.
 
-    ``what`` is the answer's name for the message.
+    ``what`` names the answer in the message.
     """
     try:
         yield
@@ -254,11 +255,12 @@ def find_eviction_policy(server: ServerAddress) -> str | None:
     try:
         with blocking_client(server, TIMEOUT_SECONDS) as client:
             memory = client.info("memory")
-    except (StoreError, ValueError):  # also one that lets nobody ask
+    except (StoreError, ValueError):  # also a server that does not allow the question
         return None
 
     policy = str(memory.get("maxmemory_policy", _KEEPS_ALL))
-    return policy if memory.get("maxmemory") and policy != _KEEPS_ALL else None
+    has_limit = bool(memory.get("maxmemory"))
+    return policy if has_limit and policy != _KEEPS_ALL else None
 
 
 def replace_pod_name(server: ServerAddress, pod: str) -> str | None:

@@ -22,10 +22,11 @@ from claw_state.valkey.scripts import load_script
 _SAVE = load_script("continuity_drop", "continuity_save")
 _FIND = load_script("continuity_find")
 _MARK_USED = load_script("continuity_drop", "continuity_mark_used")
-_PROBE = (
-    "redis.call('SET', 'claw:schema', ARGV[2], 'EX', ARGV[3]) redis.call('EXPIRE', "
-    "'claw:pod', ARGV[3]) return 1"
-)
+_PROBE = """
+redis.call('SET', 'claw:schema', ARGV[2], 'EX', ARGV[3])
+redis.call('EXPIRE', 'claw:pod', ARGV[3])
+return 1
+"""
 
 
 class ValkeyContinuityStore:
@@ -36,26 +37,22 @@ class ValkeyContinuityStore:
         self._clock = clock
 
     async def save(self, agent_id: str, anchor: Anchor, session: str, messages: bytes) -> None:
+        # `_decode` reads it.
         about = "\n".join([anchor.key, " ".join(anchor.before), session, *anchor.names[:MAX_NAMES]])
         bounds = (int(MAX_AGE_SECONDS), MAX_TURNS, MAX_BYTES, MAX_MARKS, EVICTED)
         await self._client.run(_SAVE, self._now(), agent_id, about, messages, *bounds)
 
     async def find(self, agent_id: str, keys: Collection[str]) -> list[StoredRounds]:
-        rows = await self._client.read(
-            _FIND, self._now(), agent_id, MAX_CANDIDATES, *sorted(set(keys))
-        )
+        distinct = sorted(set(keys))
+        rows = await self._client.read(_FIND, self._now(), agent_id, MAX_CANDIDATES, *distinct)
         with store_error_if_unreadable(f"the hidden rounds of {agent_id}"):
             return join_by_id(_decode(*row) for row in rows)
 
     async def mark_used(self, agent_id: str, entries: Collection[StoredRounds]) -> None:
-        if entries:
-            await self._client.run(
-                _MARK_USED,
-                self._now(),
-                agent_id,
-                int(MAX_AGE_SECONDS),
-                *(entry.id for entry in entries),
-            )
+        if not entries:
+            return
+        ids = [entry.id for entry in entries]
+        await self._client.run(_MARK_USED, self._now(), agent_id, int(MAX_AGE_SECONDS), *ids)
 
     async def is_writable(self) -> bool:
         try:
@@ -73,6 +70,5 @@ class ValkeyContinuityStore:
 
 def _decode(number: bytes, about: bytes, messages: bytes) -> StoredRounds:
     key, before, session, *names = about.decode().split("\n")
-    return decode_stored_rounds(
-        int(number), Anchor(key, tuple(before.split()), names=tuple(names)), session, messages
-    )
+    anchor = Anchor(key, tuple(before.split()), names=tuple(names))
+    return decode_stored_rounds(int(number), anchor, session, messages)

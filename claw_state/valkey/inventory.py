@@ -1,5 +1,6 @@
-"""The inventory of a server while proxies use it: many small commands to read,
-small scripts to delete.
+"""The inventory of a server that proxies are using.
+
+It reads by many small commands, and deletes by small scripts, so that no proxy waits for long.
 """
 
 from __future__ import annotations
@@ -28,9 +29,8 @@ if TYPE_CHECKING:
     from redis import Redis
 
 _PATIENCE_SECONDS = 5.0
-# Entries that are read or deleted at once: a proxy waits at most a quarter of a second for the
-# server
 _BATCH = 100
+"""Entries that are read or deleted at once. A proxy waits a quarter of a second for the server."""
 _DELETE_ROUNDS = load_script("continuity_drop", "inventory_delete_rounds")
 _DELETE_TURN = load_script("inventory_delete_turn")
 _DELETE_OWNED = load_script("owners", "inventory_delete_owned")
@@ -58,16 +58,15 @@ class ValkeyInventory:
         with self._connected() as redis:
             version = read_schema_version(redis, self._server)
             now = self._now(redis)
-            lists: Any = [
-                redis.zrange(name, 0, -1)
-                for name in ("claw:agents", "claw:owners", "claw:object_owners")
-            ]
-            names = dict.fromkeys(name for names in lists for name in names)
-            agents = [
-                state
-                for batch in batched(names, _BATCH)
-                for state in self._agents(redis, batch, now)
-            ]
+
+            names: dict[bytes, None] = {}  # in order, each once
+            for key in ("claw:agents", "claw:owners", "claw:object_owners"):
+                of_key: Any = redis.zrange(key, 0, -1)
+                names.update(dict.fromkeys(of_key))
+
+            agents: list[AgentState] = []
+            for batch in batched(names, _BATCH):
+                agents += self._agents(redis, batch, now)
             agents.sort(key=lambda state: state.agent)
             return Inventory(
                 self._server.shown, "Valkey", version, tuple(agents), keys=redis.dbsize()
@@ -76,26 +75,24 @@ class ValkeyInventory:
     def forget(self, agent_id: str) -> DeletionCounts | None:
         with self._connected() as redis:
             read_schema_version(redis, self._server)
-            rounds, marks = (
-                sum(_delete_rounds(redis, agent_id, kind)) for kind in ("whole", "used")
-            )
-            deleted = 0
-            turns = _turns(redis, [agent_id.encode()])[agent_id.encode()]
+            rounds = _run_until_done(redis, _DELETE_ROUNDS, agent_id, "whole", _BATCH)
+            marks = _run_until_done(redis, _DELETE_ROUNDS, agent_id, "used", _BATCH)
+
+            turns = _turns_of(redis, agent_id)
             now = self._now(redis)
+            deleted_turns = 0
             for turn in turns:
                 if is_deletable(self._state(turn, now)):
-                    deleted += _run(redis, _DELETE_TURN, agent_id, *turn)
-            owned = sum(
-                sum(_delete_owned(redis, agent_id, script))
-                for script in (_DELETE_OWNED, _DELETE_OBJECTS)
-            )
+                    deleted_turns += _run(redis, _DELETE_TURN, agent_id, *turn)
+
+            owned = _run_until_done(redis, _DELETE_OWNED, agent_id, _BATCH)
+            owned += _run_until_done(redis, _DELETE_OBJECTS, agent_id, _BATCH)
             _run(redis, _DELETE_AGENT, agent_id)
-            left = len(_turns(redis, [agent_id.encode()])[agent_id.encode()])
-            return (
-                DeletionCounts(rounds, marks, deleted, left, owned)
-                if rounds or marks or turns or owned
-                else None
-            )
+
+            running_turns = len(_turns_of(redis, agent_id))
+            if not rounds and not marks and not turns and not owned:
+                return None
+            return DeletionCounts(rounds, marks, deleted_turns, running_turns, owned)
 
     def _agents(self, redis: Redis, names: tuple[bytes, ...], now: float) -> Iterator[AgentState]:
         pipeline = redis.pipeline(transaction=False)
@@ -108,21 +105,26 @@ class ValkeyInventory:
             pipeline.zrange(whole, -1, -1, withscores=True)
             pipeline.zcard(b"claw:a:%b:owned_used" % name)
             pipeline.zcard(b"claw:a:%b:objects_used" % name)
-        results = pipeline.execute()
+        answers = batched(pipeline.execute(), 7)
+
         turns = _turns(redis, names)
-        for name, (count, total, size, oldest, newest, owned, objects) in zip(
-            names, batched(results, 7), strict=True
-        ):
-            oldest_use, newest_use = (row[0][1] if row else None for row in (oldest, newest))
-            rounds = RoundStats(count, int(size or 0), oldest_use, newest_use, total - count)
+        for name, answer in zip(names, answers, strict=True):
+            count, total, size, oldest, newest, owned, objects = answer
+            rounds = RoundStats(
+                count=count,
+                size=int(size or 0),
+                oldest=oldest[0][1] if oldest else None,
+                newest=newest[0][1] if newest else None,
+                marks=total - count,
+            )
             states = count_states(self._state(turn, now) for turn in turns[name])
             if total or states or owned or objects:
-                yield AgentState(
-                    name.decode(errors="replace"), rounds, states, owned=owned + objects
-                )
+                agent = name.decode(errors="replace")
+                yield AgentState(agent, rounds, states, owned=owned + objects)
 
     def _state(self, turn: _Turn, now: float) -> str:
-        state, owner = turn.state.decode(errors="replace"), turn.owner.decode(errors="replace")
+        state = turn.state.decode(errors="replace")
+        owner = turn.owner.decode(errors="replace")
         return current_state(self._me, state, owner, now - float(turn.seen))
 
     def _now(self, redis: Redis) -> float:
@@ -140,25 +142,29 @@ class ValkeyInventory:
         except ValueError as error:
             raise StoreError(self._redact(str(error))) from None
         except StoreError as error:
-            raise StoreError(
-                self._redact(
-                    f"{error} (the state is at {self._server.shown}: does it run, and is "
-                    "it reachable from here?)"
-                )
-            ) from None
+            remedy = (
+                f"the state is at {self._server.shown}: does it run, and is it reachable from here?"
+            )
+            raise StoreError(self._redact(f"{error} ({remedy})")) from None
 
     def _redact(self, text: str) -> str:
         return Redactor(self._server.secrets).text(text)
 
 
-def _turns(redis: Redis, agents: tuple[bytes, ...] | list[bytes]) -> dict[bytes, list[_Turn]]:
+def _turns(redis: Redis, agents: tuple[bytes, ...]) -> dict[bytes, list[_Turn]]:
+    """Return the turns of some agents, by agent."""
     pipeline = redis.pipeline(transaction=False)
     for agent in agents:
         pipeline.zrange(b"claw:a:%b:turns" % agent, 0, -1)
+    answers = pipeline.execute()
     return {
-        agent: list(_read_turns(redis, names))
-        for agent, names in zip(agents, pipeline.execute(), strict=True)
+        agent: list(_read_turns(redis, names)) for agent, names in zip(agents, answers, strict=True)
     }
+
+
+def _turns_of(redis: Redis, agent_id: str) -> list[_Turn]:
+    name = agent_id.encode()
+    return _turns(redis, (name,))[name]
 
 
 def _read_turns(redis: Redis, names: list[bytes]) -> Iterator[_Turn]:
@@ -171,14 +177,12 @@ def _read_turns(redis: Redis, names: list[bytes]) -> Iterator[_Turn]:
                 yield _Turn(name, *known)
 
 
-def _delete_rounds(redis: Redis, agent_id: str, kind: str) -> Iterator[int]:
-    while deleted := _run(redis, _DELETE_ROUNDS, agent_id, kind, _BATCH):
-        yield deleted
-
-
-def _delete_owned(redis: Redis, agent_id: str, script: str) -> Iterator[int]:
-    while deleted := _run(redis, script, agent_id, _BATCH):
-        yield deleted
+def _run_until_done(redis: Redis, script: str, *values: Any) -> int:
+    """Run a script that deletes a batch until it finds nothing more; return how many it deleted."""
+    total = 0
+    while deleted := _run(redis, script, *values):
+        total += deleted
+    return total
 
 
 def _run(redis: Redis, script: str, *values: Any) -> int:

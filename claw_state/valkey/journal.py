@@ -1,7 +1,7 @@
 """The turn journal on a server that several proxies share.
 
-Only a turn's owner writes to it. So a proxy that was believed dead, and whose turn was taken over,
-runs no further write. A record is as durable as the server's own settings make it
+Only a turn's owner writes to it. So a proxy that was believed dead makes no further write once
+another proxy has taken its turn over. A record is as durable as the server's own settings make it
 (``appendfsync``).
 """
 
@@ -53,9 +53,9 @@ class ValkeyJournal:
         self._clock = clock
 
     async def find(self, agent_id: str, fingerprint: RequestFingerprint) -> PreviousAttempt | None:
-        key = (fingerprint.request, fingerprint.earlier, fingerprint.message_digest)
+        keys = (fingerprint.request, fingerprint.earlier, fingerprint.message_digest)
         answer = await self._client.read(
-            _FIND, self._now(), agent_id, _TTL_SECONDS, *key, MAX_CANDIDATES
+            _FIND, self._now(), agent_id, _TTL_SECONDS, *keys, MAX_CANDIDATES
         )
         with store_error_if_unreadable(_A_TURN):
             kind, *rows = answer or [b"same"]
@@ -64,22 +64,29 @@ class ValkeyJournal:
             return None
 
         body = await self._client.read(_READ_STEP, self._now(), past.turn_id, "answer")
+        if not body:
+            return past
         with store_error_if_unreadable(_A_TURN):
-            return replace(
-                past, response=msgspec.msgpack.decode(body, type=StoredResponse) if body else None
-            )
+            return replace(past, response=msgspec.msgpack.decode(body, type=StoredResponse))
 
     def _select(
         self, rows: list[list[bytes]], fingerprint: RequestFingerprint, *, altered: bool
     ) -> PreviousAttempt | None:
+        """Return the first of these turns that the request repeats.
+
+        ``altered``: their requests equal this one in all but the last message.
+        """
         keys = [(row[-1].decode(), row[1].decode()) for row in rows]
-        matches = fingerprint.openclaw_retry_of(set(keys)) if altered else set(keys)
+        repeated = fingerprint.openclaw_retry_of(set(keys)) if altered else set(keys)
         attempts = [
             self._past(*row, altered=altered)
             for row, key in zip(rows, keys, strict=True)
-            if key in matches
+            if key in repeated
         ]
-        return next((past for past in attempts if not (altered and self._runs(past))), None)
+        for past in attempts:
+            if not altered or not self._runs(past):
+                return past
+        return None
 
     async def is_alive(self, turn_id: str) -> bool:
         row = await self._client.read(_TURN, self._now(), turn_id)
@@ -121,9 +128,8 @@ class ValkeyJournal:
         await self._run(_ABANDON, turn_id, self._owner.name)
 
     async def end(self, turn_id: str, response: StoredResponse | None) -> None:
-        state, answer = (
-            ("answered", msgspec.msgpack.encode(response)) if response else ("failed", b"")
-        )
+        state = "answered" if response else "failed"
+        answer = msgspec.msgpack.encode(response) if response else b""
         await self._run(_END, turn_id, self._owner.name, state, answer)
 
     async def mark_delivered(self, turn_id: str) -> None:
@@ -133,34 +139,42 @@ class ValkeyJournal:
         await self._client.close()
 
     def _past(self, *row: bytes, altered: bool = False) -> PreviousAttempt:
+        """Return the attempt that a row of ``_FIND`` describes."""
         turn_id, state, owner, seen, key = (part.decode() for part in row[:5])
+        silent = float(row[5])
         if state not in _STATES:
             raise ValueError(f"{state!r} is no state of a turn")
-        is_alive = holds_lease(self._owner, state, owner, float(row[5]), altered=altered)
+
         return PreviousAttempt(
-            turn_id, cast("TurnState", state), is_alive, key, None, owner, float(seen)
+            turn_id=turn_id,
+            state=cast("TurnState", state),
+            is_alive=holds_lease(self._owner, state, owner, silent, altered=altered),
+            idempotency_key=key,
+            response=None,
+            owner=owner,
+            seen=float(seen),
         )
 
     def _runs(self, past: PreviousAttempt) -> bool:
         """Return True if a turn runs and its runner waits.
 
-        A turn that runs here is found only by its own request (``claw_mediate/turns/registry.py``).
+        Only an equal request joins a turn that runs here (``claw_mediate/turns/registry.py``).
         """
         return past.state == "running" and (past.is_alive or past.owner == self._owner.name)
 
     async def _run(self, script: str, *values: str | bytes | float) -> bool:
-        return bool(await self._client.run(script, self._now(), _TTL_SECONDS, *values) == 1)
+        """Run a script that writes, and return whether it wrote: the turn may be another's now."""
+        answer = await self._client.run(script, self._now(), _TTL_SECONDS, *values)
+        return bool(answer == 1)
 
     async def _record_step(
         self, turn_id: str, round_number: int, place: int | str, record: bytes
     ) -> None:
         step = f"{round_number}.{place}"
-        if (
-            await self._client.run(
-                _RECORD_STEP, self._now(), turn_id, self._owner.name, step, record
-            )
-            != 1
-        ):
+        answer = await self._client.run(
+            _RECORD_STEP, self._now(), turn_id, self._owner.name, step, record
+        )
+        if answer != 1:
             raise StoreError(LEASE_LOST)
 
     async def _read_step(self, turn_id: str, round_number: int, place: int | str) -> bytes | None:

@@ -27,7 +27,7 @@ _DELETE = load_script("owners", "ownership_delete")
 _LIST_OBJECTS = load_script("objects_list")
 _FIND_OBJECTS = load_script("owners", "objects_find")
 _RESPONSE_KEYS = "owned", "claw:owners"
-"""The keys of responses and conversations: an agent's own, and that of the agents that own some."""
+"""Two names of keys, for responses and conversations: of an agent's own, and of their owners."""
 _OBJECT_KEYS = "objects", "claw:object_owners"
 """The same for files, batches and the like."""
 
@@ -51,8 +51,10 @@ class ValkeyOwnershipStore:
         record = await self._client.run(
             _FIND, self._now(), agent_id, object_id, int(MAX_AGE_SECONDS)
         )
+        if record is None:
+            return None
         with store_error_if_unreadable(f"what {agent_id} owns"):
-            return None if record is None else decode_kept(record)
+            return decode_kept(record)
 
     async def delete(self, agent_id: str, object_id: str) -> None:
         await self._client.run(_DELETE, self._now(), agent_id, object_id)
@@ -61,7 +63,10 @@ class ValkeyOwnershipStore:
         self, agent_id: str, objects: Sequence[ProviderObject], *, may_share: bool = False
     ) -> list[ProviderObject]:
         bounds = int(MAX_PROVIDER_OBJECT_AGE_SECONDS), MAX_PROVIDER_OBJECTS
-        rows = [part for each in objects for part in _row(each)]
+        rows: list[str | bytes] = []
+        for each in objects:
+            rows += _row(each)
+
         answer = await self._client.run(
             _SAVE, self._now(), agent_id, *_OBJECT_KEYS, *bounds, int(may_share), *rows
         )
@@ -77,10 +82,9 @@ class ValkeyOwnershipStore:
         return _decode_objects(agent_id, records)
 
     async def list_objects(self, agent_id: str, kind: str) -> list[ProviderObject]:
-        bound = int(MAX_PROVIDER_OBJECT_AGE_SECONDS)
-        records = await self._client.read(
-            _LIST_OBJECTS, self._now(), agent_id, _field(ObjectName(kind, "")), bound
-        )
+        prefix = _field(ObjectName(kind, ""))
+        age = int(MAX_PROVIDER_OBJECT_AGE_SECONDS)
+        records = await self._client.read(_LIST_OBJECTS, self._now(), agent_id, prefix, age)
         return _decode_objects(agent_id, records)
 
     async def close(self) -> None:
@@ -103,11 +107,14 @@ def _read_refused(agent_id: str, answer: Any) -> frozenset[bytes]:
 
 
 def _row(each: ProviderObject) -> tuple[str | bytes, ...]:
-    """Return an object as the script takes it: its two names, which are one, and its record."""
+    """Return an object as the script takes it: its name, its id, its provider and its record.
+
+    Its name among the agent's objects is also its id at the provider.
+    """
     field = _field(each.name)
     return field, field, each.provider, msgspec.msgpack.encode(each)
 
 
 def _field(name: ObjectName) -> str:
-    """Return the name as one text. No kind holds a space."""
+    """Return the name as one text. No kind has a space in it."""
     return f"{name.kind} {name.id}"

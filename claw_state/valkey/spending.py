@@ -41,23 +41,21 @@ class ValkeySpending:
     async def count_request(
         self, agent_id: str, budget: Budget, reservation: Reservation | None = None
     ) -> BudgetExcess | None:
-        limits = [
-            "" if limit is None else limit for limit in (budget.max_requests, budget.limit_usd)
-        ]
-        soft = int(budget.behavior == "soft_alert")
         asked: tuple[str | float, ...] = ("", 0.0, 0.0)
         if reservation is not None:
             asked = (reservation.id, reservation.estimate, reservation.needed)
 
         arguments = (
             *self._arguments(agent_id, budget),
-            *limits,
-            soft,
+            "" if budget.max_requests is None else budget.max_requests,
+            "" if budget.limit_usd is None else budget.limit_usd,
+            int(budget.behavior == "soft_alert"),
             *asked,
             LAPSE_SECONDS,
             MAX_AHEAD_SECONDS,
         )
         answer = await self._count(agent_id, budget, reservation, arguments)
+
         with store_error_if_unreadable(f"the spending of {agent_id}"):
             exceeded, now, rows, reserved, estimate = answer
             if reservation is not None:
@@ -76,9 +74,9 @@ class ValkeySpending:
         reservation: Reservation | None,
         arguments: Sequence[float | str],
     ) -> Any:
-        """Run the script.
+        """Run the script that counts a request, and return its answer.
 
-        If the caller is cancelled meanwhile, what it may have reserved is given back.
+        If the caller is cancelled meanwhile, the reservation that the script may make is removed.
         """
         if reservation is None:
             return await self._client.run(_COUNT, *arguments)
@@ -93,8 +91,9 @@ class ValkeySpending:
     async def _give_back(
         self, running: asyncio.Future[Any], agent_id: str, budget: Budget, reservation: Reservation
     ) -> None:
-        """Remove a reservation behind the script that makes it: on another
-        connection it could overtake it.
+        """Remove a reservation, after the script that makes it has run.
+
+        On another connection the removal could overtake that script.
         """
         await asyncio.wait([running])
         if not running.cancelled() and running.exception() is None:
@@ -107,11 +106,12 @@ class ValkeySpending:
 
     async def renew(self, reservations: Sequence[Reservation]) -> int:
         now = self._clock() if self._clock else ""
-        found = [
-            await self._client.read(_RENEW, now, each.agent_id, each.id, each.estimate)
-            for each in reservations
-        ]
-        return sum(found)
+        still_reserved = 0
+        for each in reservations:
+            still_reserved += await self._client.read(
+                _RENEW, now, each.agent_id, each.id, each.estimate
+            )
+        return still_reserved
 
     async def close(self) -> None:
         if self._pending:
@@ -139,7 +139,8 @@ class ValkeySpending:
             on_error(str(error))
 
     def _arguments(self, agent_id: str, budget: Budget) -> tuple[float | str, str, float, float]:
-        return self._clock() if self._clock else "", agent_id, budget.seconds, bucket_width(budget)
+        now = self._clock() if self._clock else ""
+        return now, agent_id, budget.seconds, bucket_width(budget)
 
 
 def _ignore(_reason: str) -> None:

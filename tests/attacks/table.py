@@ -26,7 +26,7 @@ ATTACKS = (
         ),
     ),
     Attack(
-        "Another agent's tools over MCP",
+        "Using another agent's tools over MCP",
         (
             "another agent's token, path or session, a web page's Origin, an id that comes "
             "again, thousands of sessions, garbage"
@@ -42,7 +42,7 @@ ATTACKS = (
         ),
     ),
     Attack(
-        "Another agent's conversation at the provider",
+        "Reading another agent's conversation at the provider",
         "its stored response or conversation by id: with tools or without, twice, in escapes, "
         "through another proxy, "
         "by a path in every spelling",
@@ -56,7 +56,7 @@ ATTACKS = (
         ),
     ),
     Attack(
-        "A path that nobody thought of",
+        "Unlisted paths of a provider",
         "a path that is in no table, below another prefix, in any spelling; one that mints or "
         "lists credentials, "
         "also where a setting opens all; another method by header, query or body",
@@ -69,7 +69,7 @@ ATTACKS = (
         ),
     ),
     Attack(
-        "Another model than the policy allows",
+        "Using a model that the policy forbids",
         "`models`, `fallbacks`, `preset`, `agent`, a deployment, a model within `extra_body`, a "
         "tool, a plugin, a grader, a "
         "form, the query or a header; as an object or a list of lists; twice, in escapes, in "
@@ -83,7 +83,7 @@ ATTACKS = (
         ),
     ),
     Attack(
-        "Another agent's files, batches and threads at the provider",
+        "Using another agent's files, batches and threads at the provider",
         "reading, listing, deleting or naming them: by path, query, body or form, twice, in "
         "escapes, in another case, in "
         "camel case, as Google's address of a file, packed, through a stored "
@@ -284,7 +284,7 @@ ATTACKS = (
         ),
     ),
     Attack(
-        "Exhausting the servers of tools",
+        "Exhausting the wrapper and the tools host",
         "at the wrapper and the tools host: thousands of connections without a token, half heads "
         "and half bodies that go "
         "on for ever, answers that nobody reads, long requests at once, subscriptions without "
@@ -327,7 +327,7 @@ ATTACKS = (
         ),
     ),
     Attack(
-        "A token that was revoked",
+        "Using a revoked token",
         (
             "metadata.json renamed, linked, removed, or written in place with its old size "
             "and time; no inotify to be had"
@@ -335,7 +335,7 @@ ATTACKS = (
         ("agents:reload", "agents:reload-in-place"),
     ),
     Attack(
-        "Words of others in a log",
+        "Injecting text into a log",
         "in the logs of proxy, wrapper and tools host: a credential that lies at the cut of a "
         "line; line breaks of Unicode, "
         "escapes of a terminal and marks of direction in the name of a model or a tool, or in a "
@@ -350,7 +350,7 @@ ATTACKS = (
         ),
     ),
     Attack(
-        "Credentials in what an agent gets",
+        "A credential in an agent's container",
         (
             "a key in a variable, file, folder or other service's volume that Compose gives "
             "the agent; power over its host"
@@ -358,7 +358,7 @@ ATTACKS = (
         ("compile:starvation", "compile:folders", "compile:planted-secrets"),
     ),
     Attack(
-        "Out of an agent's pod in Kubernetes",
+        "Escaping from an agent's pod in Kubernetes",
         "a capability in another spelling or one that nobody listed, the user of the proxy, a "
         "surface's ports elsewhere, "
         "metadata services, private addresses through NAT64 or 6to4, another namespace, a "
@@ -372,7 +372,7 @@ ATTACKS = (
         ),
     ),
     Attack(
-        "Removing one's own record",
+        "Erasing one's own history",
         "an agent fills its history with requests that cost nothing, until a turn of its own is "
         "rotated away; "
         "a line is edited, cut off or removed",
@@ -429,8 +429,8 @@ ATTACKS = (
     Attack(
         "Changing a tool after it was granted",
         "a new description or schema for a granted tool",
-        (),
-        "tools are not discovered at run time",
+        ("mcp:drift",),
+        "the model sees what was compiled",
     ),
     Attack(
         "Reusing an approval",
@@ -442,7 +442,7 @@ ATTACKS = (
         "Command injection through configuration",
         "a process that is started with data from the network",
         ("compile:no-traceback",),
-        "the proxy starts no process",
+        "the proxy starts no process but its workers",
     ),
     *TOOLS_HOST,
 )

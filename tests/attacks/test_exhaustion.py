@@ -50,7 +50,7 @@ def told(stage: Stage, seen: Seen) -> list[dict[str, Any]]:
 
 
 @pytest.mark.requirement("attack:many-calls")
-async def test_ten_thousand_calls_run_none_of_them_and_the_model_is_told_of_each(
+async def test_of_ten_thousand_calls_none_runs_and_each_is_answered(
     stage: Stage,
 ) -> None:
     made = calling(stage, *(f'{{"n":{number}}}' for number in range(10_000)))
@@ -61,7 +61,7 @@ async def test_ten_thousand_calls_run_none_of_them_and_the_model_is_told_of_each
 
 
 @pytest.mark.requirement("attack:many-calls")
-async def test_a_hundred_thousand_calls_are_no_answer(stage: Stage) -> None:
+async def test_an_answer_with_a_hundred_thousand_calls_is_refused(stage: Stage) -> None:
     one = calling(stage, '{"n":0}', '{"n":1}')
     first, second = (one.index(b'"c%d"' % number) for number in (0, 1))
     start = one.rindex(b"{", 0, first)

@@ -44,9 +44,7 @@ NAMES = [
 
 @pytest.mark.requirement("attack:names")
 @pytest.mark.parametrize("name", NAMES)
-async def test_a_name_that_was_not_offered_runs_nothing_and_is_told_so(
-    stage: Stage, name: str
-) -> None:
+async def test_a_name_that_was_not_offered_runs_nothing(stage: Stage, name: str) -> None:
     async with stage.open() as mediator:
         wire = stage.dialect
         stage.provider.script = [
@@ -96,7 +94,7 @@ async def test_a_call_that_is_made_twice_runs_once_and_another_one_runs_too(stag
 
 @pytest.mark.requirement("attack:two-protocols")
 @pytest.mark.parametrize("fails", [True, False], ids=["after-a-failure", "after-an-answer"])
-async def test_what_was_recorded_in_one_protocol_is_never_gone_on_with_in_another(
+async def test_a_turn_of_one_protocol_is_never_resumed_in_another(
     tmp_path: Path, fails: bool
 ) -> None:
     stage = Stage(tmp_path, openai)
@@ -121,7 +119,7 @@ def _asked(sent: bytes) -> Any:
 
 
 @pytest.mark.requirement("attack:shared-service")
-async def test_agents_that_share_a_service_never_share_a_credential_an_identity_or_a_result(
+async def test_agents_that_share_a_service_share_no_credential_identity_or_result(
     stage: Stage,
 ) -> None:
     """The turns of both agents interleave: each service call waits until the other

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from claw_mediate.tools.executor import ToolExecutor
 from tests import raw
-from tests.mediate.calling import READ, call
+from tests.mediate.tools.calling import READ, call
 
 SHARP = [
     ".",

@@ -6,7 +6,7 @@ from tests.attacks.attack import Attack
 
 TOOLS_HOST = (
     Attack(
-        "Out of the workspace",
+        "Escaping from the workspace",
         "`..`, absolute paths, a sibling whose name begins alike, links, dangling links, hard "
         "links, a rename while the file is"
         " opened, pipes and devices, odd and hostile names",
@@ -21,7 +21,7 @@ TOOLS_HOST = (
         ),
     ),
     Attack(
-        "Files that other programs run",
+        "Writing files that other programs run",
         (
             "`.git/hooks`, `.bashrc`, `.mcp.json`, in other spellings and through folders "
             "that are links"
@@ -41,7 +41,7 @@ TOOLS_HOST = (
         ),
     ),
     Attack(
-        "The server's own network",
+        "Requests to the tools host's own network (SSRF)",
         (
             "private, loopback, link-local and metadata addresses in every spelling, IPv4 in "
             "IPv6, DNS rebinding, redirects"
@@ -69,7 +69,7 @@ TOOLS_HOST = (
         ("fetch:bombs", "fetch:body-limit", "fetch:broken-body", "fetch:slow", "fetch:large-head"),
     ),
     Attack(
-        "Another principal's tools and files",
+        "Using another principal's tools and files",
         "a tool outside of the globs, `_meta` that would widen them, a header in the place of a "
         "token, another's session,"
         " workspace, or memory",
@@ -96,7 +96,7 @@ TOOLS_HOST = (
         ("tools:arguments", "tools:strict-json", "tools:errors-capped"),
     ),
     Attack(
-        "Out of a command's containment",
+        "Escaping from a command's containment",
         "other files, links, watches on folders of others, /proc, sockets of every family, "
         "signals, ptrace, namespaces,"
         " mounts, bpf, io_uring, TIOCSTI, another architecture, setuid programs, inherited "
@@ -135,7 +135,7 @@ TOOLS_HOST = (
         ),
     ),
     Attack(
-        "A server that poses as the host",
+        "An MCP server that poses as the tools host",
         (
             "the names `builtin` and `read_file`, `__` in a name, lists without end, lines of "
             "50 MB, an id of ours in its question"

@@ -214,3 +214,16 @@ def test_any_other_order_and_any_missing_line_is_found_unless_it_is_the_last(
     assert bool(after(b"".join(LINES[number] for number in chosen)).broken) == (
         chosen != list(range(kept))
     )
+
+
+@pytest.mark.requirement("audit:damaged")
+def test_a_line_of_digits_is_checked_in_linear_time(tmp_path: Path) -> None:
+    files = ProxyFiles(tmp_path)
+    files.turn("t1")
+    with files.file().open("ab") as file:
+        file.write(b"{" + b"1" * (4 << 20) + b"x\n")
+    # In another process, which can be stopped.
+    code = "import sys; from claw_cli.app import main; main()"
+    command = [sys.executable, "-c", code, "audit", "verify", "--history", str(files.directory)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    assert (done.returncode, "has no seal" in done.stdout) == (1, True)

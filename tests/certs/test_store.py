@@ -137,7 +137,7 @@ def test_concurrent_verbs_create_one_ca(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("certs:killed")
 @pytest.mark.parametrize("verb", ["init", "force", "rotate", "finish"])
-def test_a_kill_at_any_step_leaves_a_complete_ca_or_none_and_the_same_verb_repairs_it(
+def test_a_kill_at_any_step_leaves_a_whole_ca_or_none_and_the_verb_repairs_it(
     tmp_path: Path, verb: str
 ) -> None:
     """Kill the verb at each of its file operations.

@@ -143,7 +143,7 @@ def test_a_certificate_is_for_the_requested_name_and_not_for_the_dialled_address
 
 
 @pytest.mark.requirement("certs:told")
-def test_a_governed_host_that_the_ca_does_not_cover_is_logged_once_with_the_remedy(
+def test_a_governed_host_outside_the_ca_is_logged_once_with_the_remedy(
     pod: Pod,
 ) -> None:
     for _ in range(2):
@@ -160,7 +160,7 @@ def test_a_governed_host_that_the_ca_does_not_cover_is_logged_once_with_the_reme
 
 
 @pytest.mark.requirement("certs:runtimes")
-def test_the_page_has_a_line_for_each_runtime_and_runners_get_every_variable_of_it() -> None:
+def test_the_page_lists_each_runtime_and_runners_get_its_variables() -> None:
     lines = re.findall(r"^\| ([^|]+?) \| `(\w+)` \| (adds|replaces) \|", README, re.MULTILINE)
     tried = {
         (each.name, each.variable, "adds" if each.adds else "replaces")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_cli import SECRETS, claw, desk  # noqa: F401 - a fixture
+from tests.cli.running import claw
 
 POD = """\
 x-claw:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.cli.test_cli import claw
+from tests.cli.running import claw
 from tests.compile.oracle import compose_config
 
 MINIMAL = Path(__file__).parents[2] / "pods" / "minimal"

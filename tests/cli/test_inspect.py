@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.test_cli import claw
+from tests.cli.running import claw
 
 POD = """\
 x-claw:
@@ -116,7 +116,7 @@ def test_of_an_agent_all_of_its_authority_is_told(pod: Path) -> None:
 
 
 @pytest.mark.requirement("cli:inspect-service")
-def test_of_a_service_it_is_told_what_it_says_where_its_credential_is_and_who_has_which_tool(
+def test_a_service_is_told_with_its_words_its_credential_and_who_has_which_tool(
     pod: Path,
 ) -> None:
     data, text = inspected(pod, "api")
@@ -153,7 +153,7 @@ def test_of_a_service_it_is_told_what_it_says_where_its_credential_is_and_who_ha
 
 
 @pytest.mark.requirement("cli:inspect-agent")
-def test_a_counted_service_is_all_of_its_agents_and_an_unknown_name_is_told_with_a_hint(
+def test_a_counted_service_is_all_of_its_agents_and_an_unknown_name_has_a_hint(
     pod: Path,
 ) -> None:
     data, _ = inspected(pod, "analyst")

@@ -1,4 +1,4 @@
-"""``claw lock`` and ``claw rotate`` as a user runs them. A script takes Docker's place."""
+"""``claw lock`` as a user runs it. A script takes Docker's place."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_cli import SECRETS, claw, desk
-
-__all__ = ["desk"]
+from tests.cli.running import SECRETS, claw
 
 DOCKER = """#!{python}
 import io, json, pathlib, sys, tarfile
@@ -78,17 +76,6 @@ def test_a_changed_tool_is_refused_until_its_service_is_accepted(desk: Path) -> 
     assert claw(desk, "check", **SECRETS).returncode == 0
 
 
-@pytest.mark.requirement("cli:rotate")
-def test_rotating_says_what_is_left_to_do(desk: Path) -> None:
-    rotated = claw(desk, "rotate", "analyst", **SECRETS)
-    assert rotated.returncode == 0, rotated.stderr
-    assert rotated.stdout.startswith("analyst: epoch 1, in claw.lock\n")
-    assert "recreate its container" in rotated.stdout
-    refused = claw(desk, "rotate", "analist", **SECRETS)
-    assert refused.returncode == 1
-    assert "did you mean 'analyst'?" in refused.stderr
-
-
 def played(directory: Path, labels: dict[str, str], **files: str) -> dict[str, str]:
     """Write a pod; return a PATH on which ``docker`` is the script."""
     (directory / "AGENTS.md").write_text("# Contract\n", encoding="utf-8")
@@ -126,7 +113,7 @@ def test_what_an_image_says_of_itself_is_locked_and_its_container_is_removed(
 
 
 @pytest.mark.requirement("compile:lock-image")
-def test_a_label_that_names_no_file_is_an_error_and_an_image_without_a_label_may_have_none(
+def test_a_labelled_file_must_be_in_its_image_and_an_unlabelled_one_need_not(
     tmp_path: Path,
 ) -> None:
     path = played(tmp_path, {"claw.describe": "/nowhere"})

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_cli import SECRETS, claw, desk  # noqa: F401 - a fixture
+from tests.cli.running import SECRETS, claw
 
 
 def replaced(pod: Path, old: str, new: str) -> None:
@@ -17,7 +17,7 @@ def replaced(pod: Path, old: str, new: str) -> None:
 
 
 @pytest.mark.requirement("cli:plan")
-def test_before_the_first_compile_all_is_gained_and_nothing_is_written(desk: Path) -> None:  # noqa: F811
+def test_before_the_first_compile_all_is_gained_and_nothing_is_written(desk: Path) -> None:
     before = sorted(desk.rglob("*"))
     result = claw(desk, "plan", **SECRETS)
     assert result.returncode == 2
@@ -35,14 +35,14 @@ def test_before_the_first_compile_all_is_gained_and_nothing_is_written(desk: Pat
 
 
 @pytest.mark.requirement("cli:plan")
-def test_behind_a_compile_nothing_would_change(desk: Path) -> None:  # noqa: F811
+def test_behind_a_compile_nothing_would_change(desk: Path) -> None:
     assert claw(desk, "compile", **SECRETS).returncode == 0
     result = claw(desk, "plan", **SECRETS)
     assert (result.returncode, result.stdout) == (0, "nothing would change in .claw-runtime\n")
 
 
 @pytest.mark.requirement("cli:plan")
-def test_who_gains_or_loses_what_is_told_by_agent_and_tool(desk: Path) -> None:  # noqa: F811
+def test_who_gains_or_loses_what_is_told_by_agent_and_tool(desk: Path) -> None:
     assert claw(desk, "compile", **SECRETS).returncode == 0
     replaced(desk / "claw-pod.yml", "allow: all", "allow: [cancel_order]")
     replaced(
@@ -84,8 +84,8 @@ def test_who_gains_or_loses_what_is_told_by_agent_and_tool(desk: Path) -> None: 
 
 
 @pytest.mark.requirement("cli:plan")
-def test_a_compiled_tree_that_is_damaged_is_a_change_and_a_pod_with_errors_is_none(
-    desk: Path,  # noqa: F811
+def test_a_damaged_tree_is_a_change_and_a_pod_with_errors_is_none(
+    desk: Path,
 ) -> None:
     assert claw(desk, "compile", **SECRETS).returncode == 0
     (desk / ".claw-runtime" / "context" / "analyst" / "tools.json").write_text(
@@ -101,7 +101,7 @@ def test_a_compiled_tree_that_is_damaged_is_a_change_and_a_pod_with_errors_is_no
 
 
 @pytest.mark.requirement("cli:plan")
-def test_no_credential_is_in_a_plan(desk: Path) -> None:  # noqa: F811
+def test_no_credential_is_in_a_plan(desk: Path) -> None:
     for arguments in ((), ("--json",)):
         result = claw(desk, "plan", *arguments, **SECRETS)
         for secret in SECRETS.values():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from claw_compile.schema.editor import editor_schema
-from tests.cli.test_cli import claw
+from tests.cli.running import claw
 
 
 @pytest.mark.requirement("cli:schema")

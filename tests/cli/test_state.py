@@ -26,7 +26,7 @@ from claw_state.sqlite.connection import Database
 from claw_state.sqlite.continuity import SqliteContinuityStore
 from claw_state.sqlite.journal import SqliteJournal
 from claw_state.sqlite.schema import SCHEMA, TURNS, open_database
-from tests.cli.test_cli import claw
+from tests.cli.running import claw
 from tests.state.server import SharedState, shared_state
 from tests.waiting import nobody_listens
 
@@ -250,7 +250,7 @@ PLACES: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.requirement("state:errors", "state:newer")
 @pytest.mark.parametrize("place", PLACES)
-def test_what_is_no_state_is_told_in_one_line_with_its_place_and_is_not_touched(
+def test_what_is_no_state_is_told_with_its_place_and_is_not_touched(
     tmp_path: Path, place: str
 ) -> None:
     file = tmp_path / "s.db"

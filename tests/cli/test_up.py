@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.test_cli import SECRETS, claw, desk  # noqa: F401 - a fixture
+from tests.cli.running import SECRETS, claw
 from tests.compile.oracle import compose_binary
 from tests.waiting import eventually
 
@@ -67,8 +67,8 @@ def compose(docker: dict[str, str], directory: str = ".") -> list[str]:
 
 
 @pytest.mark.requirement("cli:up")
-def test_up_compiles_and_compose_gets_the_file_our_identity_and_what_stands_behind_the_dashes(
-    desk: Path,  # noqa: F811
+def test_up_compiles_and_compose_gets_the_file_our_identity_and_more_arguments(
+    desk: Path,
     docker: dict[str, str],
 ) -> None:
     result = claw(desk, "up", "-d", "--", "--build", "analyst", **SECRETS, **docker)
@@ -83,7 +83,7 @@ def test_up_compiles_and_compose_gets_the_file_our_identity_and_what_stands_behi
 
 @pytest.mark.requirement("cli:up")
 def test_compose_takes_our_place_and_so_gets_every_signal(
-    desk: Path,  # noqa: F811
+    desk: Path,
     docker: dict[str, str],
 ) -> None:
     command = [sys.executable, "-c", "from claw_cli.app import main; main()", "up", "--", "--wait"]
@@ -97,7 +97,7 @@ def test_compose_takes_our_place_and_so_gets_every_signal(
 
 @pytest.mark.requirement("cli:up", "cli:down")
 def test_the_real_compose_takes_what_it_is_asked_for(
-    desk: Path,  # noqa: F811
+    desk: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """There is no engine here: Compose must accept its flags and its file, and
@@ -120,7 +120,7 @@ def test_the_real_compose_takes_what_it_is_asked_for(
 
 
 @pytest.mark.requirement("cli:up")
-def test_a_pod_with_errors_is_not_started(desk: Path, docker: dict[str, str]) -> None:  # noqa: F811
+def test_a_pod_with_errors_is_not_started(desk: Path, docker: dict[str, str]) -> None:
     result = claw(desk, "up", **docker)
     assert (result.returncode, result.stdout) == (1, "")
     assert "error[unset-variable]" in result.stderr
@@ -128,8 +128,8 @@ def test_a_pod_with_errors_is_not_started(desk: Path, docker: dict[str, str]) ->
 
 
 @pytest.mark.requirement("cli:no-image")
-def test_without_the_proxys_image_nothing_is_started_or_pulled_and_one_line_tells_how_to_build_it(
-    desk: Path,  # noqa: F811
+def test_without_the_proxys_image_nothing_is_started_and_one_line_has_the_remedy(
+    desk: Path,
     docker: dict[str, str],
 ) -> None:
     none = docker | {
@@ -145,7 +145,7 @@ def test_without_the_proxys_image_nothing_is_started_or_pulled_and_one_line_tell
 
 @pytest.mark.requirement("cli:down")
 def test_down_removes_what_up_made_and_volumes_only_when_told(
-    desk: Path,  # noqa: F811
+    desk: Path,
     docker: dict[str, str],
 ) -> None:
     refused = claw(desk, "down", **docker)
@@ -162,7 +162,7 @@ def test_down_removes_what_up_made_and_volumes_only_when_told(
 
 @pytest.mark.requirement("cli:no-docker")
 def test_without_docker_or_its_plugin_one_line_tells_what_to_install(
-    desk: Path,  # noqa: F811
+    desk: Path,
     docker: dict[str, str],
     tmp_path: Path,
 ) -> None:

@@ -52,7 +52,7 @@ WRONG = [
 
 @pytest.mark.requirement("budget:window")
 @pytest.mark.parametrize("text", WRONG)
-def test_what_is_none_or_not_above_zero_is_refused(text: str) -> None:
+def test_other_text_and_zero_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="a window is a duration above zero"):
         parse_duration(text)
 

@@ -5,7 +5,6 @@ context directory.
 from __future__ import annotations
 
 import hashlib
-import json
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from claw_contract.context_files import Feeds, Memory, ServiceAuth
 from claw_contract.metadata import Metadata
 
 
@@ -77,20 +75,3 @@ def test_a_budget_of_whole_dollars_is_read() -> None:
     read = metadata(token="a:b", budget={"limit_usd": 5, "window": "24h"})
     assert read.budget is not None
     assert read.budget.limit_usd == 5.0
-
-
-def test_feeds_are_a_bare_array() -> None:
-    feed = {"name": "n", "source": "s", "path": "/p", "url": "http://s/p", "auth": "t0k3n"}
-    (read,) = Feeds.model_validate_json(json.dumps([feed])).root
-    assert (read.ttl, str(read.auth)) == (60, "••••••")
-
-
-def test_memory_and_service_auth_hide_their_tokens() -> None:
-    auth = {"type": "bearer", "token": "t0k3n"}
-    memory = Memory.model_validate(
-        {"version": 1, "service": "m", "base_url": "http://m", "auth": auth}
-    )
-    principal = ServiceAuth.model_validate(
-        {"service": "m", "auth_type": "bearer", "token": "t0k3n"}
-    )
-    assert "t0k3n" not in f"{memory!r}{principal!r}{memory.model_dump_json()}"

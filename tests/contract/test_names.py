@@ -82,7 +82,7 @@ def test_a_plain_alias_is_service_two_underscores_tool() -> None:
 
 
 @pytest.mark.requirement("names:aliases")
-def test_names_that_would_share_an_alias_are_told_apart_by_their_hash() -> None:
+def test_names_that_would_share_an_alias_differ_by_their_hash() -> None:
     names = ["a.b.c", "a_b.c"]
     assert assign_aliases(names) == {name: hashed_alias(name) for name in names}
 

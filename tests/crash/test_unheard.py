@@ -20,7 +20,7 @@ from tests.crash.peers import NUMBER, Books, Counting
 from tests.crash.test_crash import SEED
 from tests.crash.unheard import AGENT, TalkativeModel, Unheard
 from tests.proxy.pod import Pod
-from tests.proxy.test_workers import workers
+from tests.proxy.worker_pair import workers
 from tests.state.server import shared_state
 from tests.waiting import eventually, free_port
 

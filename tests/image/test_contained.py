@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from claw_compile.compiler import compile_pod
-from tests.compile.test_compose import DESCRIPTOR, MASTER, agent
+from tests.compile.composed import DESCRIPTOR, MASTER, agent
 from tests.image.contained import SITE, Container, Mount, of_compose, path, refused
 from tests.image.dockerfile import commanded, copied_context, installed, last
 from tests.peers import JSONResponse, Provider, Service, calls, text

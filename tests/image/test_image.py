@@ -16,9 +16,9 @@ from claw_compile.output.kubernetes.objects import PROXY_UID
 from claw_compile.output.proxy_env import CA_MOUNT, HISTORY, RUNTIME_MOUNT, STATE
 from claw_contract.manifest import read_manifest
 from claw_contract.metadata import Metadata
+from tests.compile.composed import agent, compiled
 from tests.compile.kubernetes_schemas import validate
-from tests.compile.test_compose import agent, compiled
-from tests.compile.test_kubernetes import manifests, spec_of
+from tests.compile.manifests import manifests, spec_of
 from tests.image.dockerfile import ROOT, commanded, copied_context, installed, last, stages
 
 BY_HAND = ROOT / "docs" / "kubernetes-sidecar.yml"

@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from claw_compile.compiler import compile_pod
-from tests.compile.test_compose import MASTER
-from tests.compile.test_tools_host import pod
+from tests.compile.composed import MASTER
+from tests.compile.tools_host_pod import pod
 from tests.image.contained import SITE, Container, Mount, of_compose, path, refused
 from tests.image.dockerfile import copied_context, installed
 from tests.waiting import eventually, free_port

@@ -11,7 +11,21 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from claw_mediate.dialects.anthropic import messages as anthropic_messages
+from claw_mediate.dialects.base import Dialect
+from claw_mediate.dialects.openai import chat as openai_chat
+from claw_mediate.dialects.responses import response as openai_responses
+from tests.mediate.made import catalog, granted
 from tests.wires import Body, Made, Wire, anthropic, openai, responses
+
+DIALECTS: dict[str, Dialect] = {
+    "openai": openai_chat,
+    "anthropic": anthropic_messages,
+    "responses": openai_responses,
+}
+CATALOG = catalog(
+    granted("desk.get"), granted("desk.set", method="POST"), granted("desk.end"), native=["shell"]
+)
 
 TOOLS = ("desk__get", "desk.set", "desk__end", "shell", "invented")
 """A managed tool by alias, one by canonical name, one that ends a turn, a native

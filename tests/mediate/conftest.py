@@ -1,13 +1,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
 
 from claw_mediate.http.client import ConnectionPool, tls_context
-from claw_mediate.tools.executor import ToolExecutor
-from tests.mediate.http_peer import Serve, serving
+from tests.mediate.http.http_peer import Serve, serving
 from tests.peers import Service
 from tests.turns.conftest import (
     brief_lock,
@@ -41,10 +39,3 @@ def service() -> Iterator[Service]:
     peer.start()
     yield peer
     peer.stop()
-
-
-@pytest.fixture
-async def pod(tmp_path: Path) -> AsyncIterator[ToolExecutor]:
-    services = ToolExecutor(tmp_path)
-    yield services
-    await services.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from claw_contract.limits import PERIOD_SECONDS, LineLimit
 from claw_mediate.mitm.connection_table import HEAD_SECONDS, IDLE_SECONDS, ConnectionTable
 
 
@@ -190,38 +189,3 @@ def test_strangers_are_the_first_to_go_and_then_who_has_the_most(table: Connecti
     assert table.most_dispensable() == "c"
     table.begin_request("c", "one")
     assert table.most_dispensable() is None
-
-
-@pytest.mark.requirement("connections:refusals-limited")
-def test_lines_are_limited_for_each_kind_and_the_next_one_says_how_many_were_left_out(
-    clock: Clock,
-) -> None:
-    limit = LineLimit(max_lines=2, clock=clock)
-    assert [limit.take("wrong token for agent a") for _ in range(5)] == [0, 0, None, None, None]
-    assert limit.take("wrong token for agent b") == 0
-    clock.now += PERIOD_SECONDS
-    assert limit.take("wrong token for agent a") == 3
-    assert limit.take("wrong token for agent a") == 0
-
-
-@pytest.mark.requirement("connections:refusals-limited")
-def test_kinds_that_strangers_make_up_take_bounded_memory(clock: Clock) -> None:
-    limit = LineLimit(max_lines=1, clock=clock)
-    passed = [limit.take(f"host {number}") for number in range(5000)]
-    assert passed.count(0) == 1001
-
-
-@pytest.mark.requirement("connections:refusals-limited")
-def test_kinds_that_strangers_made_up_are_forgotten_though_lines_of_them_were_left_out(
-    clock: Clock,
-) -> None:
-    limit = LineLimit(max_lines=1, clock=clock)
-    for number in range(2000):
-        limit.take(f"host {number}")
-        limit.take(f"host {number}")
-    clock.now += PERIOD_SECONDS
-
-    assert limit.take("host of an operator") == 0
-    assert limit.take("another one") == 0
-    left_out = [limit.take(f"host {number}") for number in range(3000, 5000)]
-    assert sum(filter(None, left_out)) == 2 * 2000 - 1001  # all that were not logged

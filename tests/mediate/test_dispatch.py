@@ -8,9 +8,11 @@ import asyncio
 import logging
 import traceback
 import types
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +24,11 @@ from mitmproxy.proxy.layers.http import HttpRequestHook
 from mitmproxy.test import tflow
 
 from claw_mediate.mitm import fast_dispatch, merged_writes
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # pyparsing warns when mitmproxy's filters are made
+    from mitmproxy.addons import maplocal
+    from mitmproxy.test import taddons
 
 
 @dataclass(frozen=True)
@@ -240,6 +247,53 @@ def test_any_addons_hear_the_same_in_the_same_order_as_from_mitmproxy_itself(
         for kind in (fast_dispatch.FastManager, addonmanager.AddonManager)
     )
     assert fast == plain
+
+
+@dataclass
+class EqualAddon:
+    """An addon that is equal to another one of its kind."""
+
+    heard: list[str] = field(default_factory=list, compare=False)
+
+    def request(self, _flow: Any) -> None:
+        self.heard.append("request")
+
+
+@pytest.mark.requirement("dispatch:same")
+def test_an_addon_that_replaces_an_equal_one_is_heard() -> None:
+    manager = fast_dispatch.FastManager(types.SimpleNamespace(options=options.Options()))
+    first, second = EqualAddon(), EqualAddon()
+    for addon in (first, second):
+        manager.chain = [addon]
+        asyncio.run(manager.trigger_event(HttpRequestHook(tflow.tflow())))
+    assert (first.heard, second.heard) == (["request"], ["request"])
+
+
+@pytest.mark.requirement("dispatch:local-files")
+def test_local_files_are_served_as_by_mitmproxy_itself(tmp_path: Path) -> None:
+    page = tmp_path / "page.txt"
+    page.write_text("local", encoding="utf-8")
+    addon = maplocal.MapLocal()
+    for replacements, content in (([], None), ([f"|//address|{page}"], b"local")):
+        with taddons.context(addon) as context:
+            context.configure(addon, map_local=replacements)
+            fast_dispatch.use_fast_map_local(addon, fast=True)
+            flow = tflow.tflow()
+            addon.request(flow)
+            assert (flow.response.content if flow.response else None) == content
+
+
+@pytest.mark.requirement("dispatch:local-files")
+def test_no_url_is_made_where_no_local_file_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    addon, flow = maplocal.MapLocal(), tflow.tflow()
+    urls: list[str] = []
+    monkeypatch.setattr(http.Request, "pretty_url", property(lambda _: urls.append("made")))
+    fast_dispatch.use_fast_map_local(addon, fast=True)
+    addon.request(flow)
+    assert urls == []
+    fast_dispatch.use_fast_map_local(addon, fast=False)
+    addon.request(flow)
+    assert urls == ["made"]
 
 
 @pytest.mark.requirement("dispatch:asserted")

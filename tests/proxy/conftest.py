@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.responses import JSONResponse
 
 from tests.peers import Provider, Service
 from tests.proxy.frames import FrameProvider
 from tests.proxy.pod import Pod
+from tests.proxy.scraped import Scraped, started
 from tests.proxy.wire import Runner, Wire
+from tests.proxy.worker_pair import start
 from tests.waiting import eventually, free_port, nobody_listens
 
 ANTHROPIC_KEY = "sk-ant-provider-key-planted-0004"
@@ -156,3 +159,41 @@ def identified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
     made.stop()
     provider.stop()
     service.stop()
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
+    """The proxy with two workers, for tests that end none, or wait until it is replaced."""
+    provider, service = Provider(), Service()
+    provider.start()
+    service.start()
+    pod = Pod(tmp_path_factory.mktemp("pair"), provider, service)
+    try:
+        start(pod)
+        yield pod
+    finally:
+        pod.stop()
+        provider.stop()
+        service.stop()
+
+
+@pytest.fixture(scope="module")
+def scraped_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
+    provider, service = Provider(), Service()
+    provider.start()
+    service.start()
+    service.routes["GET", "/balance"] = JSONResponse({"usd": 7})
+    pod = Pod(tmp_path_factory.mktemp("pod"), provider, service)
+    for agent_id in ("analyst", "broker"):
+        pod.agent(agent_id, pod.tool("balance"))
+    yield started(pod)
+    pod.stop()
+    provider.stop()
+    service.stop()
+
+
+@pytest.fixture
+def scraped(scraped_pod: Scraped) -> Scraped:
+    """Return the module's one pod: tests look at the growth of its figures."""
+    scraped_pod.pod.provider.script.clear()
+    return scraped_pod

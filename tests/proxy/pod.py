@@ -174,6 +174,7 @@ class Pod:
             # The hosts of others are on loopback, too.
             "CLLAMA_EGRESS": "allow",
             "CLLAMA_EGRESS_NETWORKS": "127.0.0.0/8,::1",
+            "CLLAMA_FILE_LOOK_MS": "0",  # A test that changes a file asks at once
             "CLLAMA_KEEPALIVE_MS": "200",
             "CLLAMA_KEEPALIVE_FIRST_MS": "300",
             **{name: value for name, value in os.environ.items() if name.startswith("COVERAGE_")},

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from claw_mediate.mitm.passthrough.answer_notes import AnswerNotes
 from claw_mediate.mitm.passthrough.answer_tap import AnswerTap
-from tests.mediate.test_body import PACKERS, nothing, packed
+from tests.contract.test_content_coding import PACKERS, nothing, packed
 
 EVENTS, JSON = "text/event-stream; charset=utf-8", "application/json"
 OPENAI = {

@@ -24,8 +24,8 @@ from starlette.responses import JSONResponse, Response
 from tests.proxy.frames import FrameRunner
 from tests.proxy.pod import Pod, headers
 from tests.proxy.test_waiting import Held
-from tests.proxy.test_workers import workers
 from tests.proxy.unread import UnreadAnswer, request
+from tests.proxy.worker_pair import workers
 from tests.waiting import eventually
 from tests.wires import Made, Wire, anthropic, openai, responses
 

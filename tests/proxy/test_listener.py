@@ -11,7 +11,7 @@ import pytest
 
 from tests.peers import text
 from tests.proxy.pod import Pod
-from tests.proxy.test_metrics import Scraped, started
+from tests.proxy.scraped import Scraped, started
 
 
 @pytest.mark.requirement("metrics:moved")

@@ -13,7 +13,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tests.mediate.test_malformed_replies import ANSWERS, spoilt
+from tests.mediate.dialects.test_base_malformed_replies import ANSWERS, spoilt
 from tests.peers import Answer
 from tests.proxy.pod import Pod, headers
 from tests.wires import Wire, anthropic, openai, responses

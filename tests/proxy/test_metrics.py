@@ -5,85 +5,21 @@ can hurt the proxy.
 from __future__ import annotations
 
 import asyncio
-import socket
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 
-import httpx2
 import openai
 import pytest
-from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_parsed
 from prometheus_client.parser import text_string_to_metric_families as parsed
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from claw_mediate.telemetry.metrics_server import MAX_CONNECTIONS
-from tests.peers import Provider, Service, calls, text
+from tests.peers import calls, text
 from tests.proxy.pod import ANTHROPIC_KEY, PROVIDER_KEY, SECRET, TOOL_TOKEN, Pod
-from tests.waiting import eventually, free_port
+from tests.proxy.scraped import Scraped, started
+from tests.waiting import eventually
 
-ASK = [{"role": "user", "content": "What is the balance?"}]
 OPENMETRICS = {"accept": "application/openmetrics-text; version=1.0.0"}
-
-
-@dataclass
-class Scraped:
-    """A pod and the listener of its metrics."""
-
-    pod: Pod
-    port: int = field(default_factory=free_port)
-
-    def get(self, path: str = "/metrics", method: str = "GET", **headers: str) -> httpx2.Response:
-        url = f"http://127.0.0.1:{self.port}{path}"
-        return httpx2.request(method, url, headers=headers, timeout=30, trust_env=False)
-
-    def families(self) -> dict[str, Metric]:
-        return {family.name: family for family in parsed(self.get().text)}
-
-    def value(self, name: str, **labels: str) -> float:
-        """Return the sum of the series with these labels."""
-        samples = [
-            sample
-            for family in parsed(self.get().text)
-            for sample in family.samples
-            if sample.name == name
-        ]
-        return sum(each.value for each in samples if labels.items() <= each.labels.items())
-
-    def ask(self, agent_id: str = "analyst") -> str:
-        answer = self.pod.client(agent_id).chat.completions.create(model="gpt-test", messages=ASK)  # type: ignore[arg-type]
-        return str(answer.choices[0].message.content)
-
-
-def started(pod: Pod) -> Scraped:
-    scraped = Scraped(pod)
-    pod.environment["CLAW_METRICS_ADDR"] = f"127.0.0.1:{scraped.port}"
-    pod.start()
-    return scraped
-
-
-@pytest.fixture(scope="module")
-def scraped_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
-    provider, service = Provider(), Service()
-    provider.start()
-    service.start()
-    service.routes["GET", "/balance"] = JSONResponse({"usd": 7})
-    pod = Pod(tmp_path_factory.mktemp("pod"), provider, service)
-    for agent_id in ("analyst", "broker"):
-        pod.agent(agent_id, pod.tool("balance"))
-    yield started(pod)
-    pod.stop()
-    provider.stop()
-    service.stop()
-
-
-@pytest.fixture
-def scraped(scraped_pod: Scraped) -> Scraped:
-    """Return the module's one pod: tests look at the growth of its figures."""
-    scraped_pod.pod.provider.script.clear()
-    return scraped_pod
 
 
 @pytest.mark.requirement("metrics:counts")
@@ -237,96 +173,6 @@ def test_no_secret_and_no_text_of_a_model_stands_in_a_label(scraped: Scraped) ->
         "gpt-test",
     ):
         assert each not in said, each
-
-
-@pytest.mark.requirement("metrics:apart")
-def test_neither_entrance_of_runners_knows_of_metrics(scraped: Scraped) -> None:
-    pod = scraped.pod
-    base = httpx2.get(f"{pod.url}/metrics", timeout=30, trust_env=False)
-    assert base.status_code == 401
-    with httpx2.Client(
-        proxy=f"http://127.0.0.1:{pod.proxy_port}", trust_env=False, timeout=30
-    ) as proxied:
-        assert "claw_" not in proxied.get(f"http://127.0.0.1:{pod.port}/metrics").text
-
-
-@pytest.mark.requirement("metrics:apart")
-@pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [
-        ("GET", "/", 404),
-        ("GET", "/metrics/../ready", 404),
-        ("GET", "/v1/models", 404),
-        ("POST", "/metrics", 405),
-        ("DELETE", "/metrics", 405),
-        ("GET", "/metrics?x=1", 200),
-        ("HEAD", "/metrics", 200),
-    ],
-)
-def test_the_listener_serves_metrics_and_nothing_else(
-    scraped: Scraped, method: str, path: str, status: int
-) -> None:
-    answer = scraped.get(path, method)
-    assert answer.status_code == status
-    assert (method == "HEAD") == (answer.text == "")
-
-
-@pytest.mark.requirement("metrics:hostile")
-@pytest.mark.parametrize(
-    ("sent", "status"),
-    [
-        (b"GET /metrics HTTP/1.1\r\nhost: x\r\nx-long: " + b"x" * 20_000, b"431"),
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"400"),
-        (
-            (
-                b"GET /metrics HTTP/1.1\r\nhost: x\r\naccept: application/openmetrics-text; "
-                b"version=\x00\r\n\r\n"
-            ),
-            b"400",
-        ),
-        (
-            (
-                b"GET /metrics HTTP/1.1\r\nhost: x\r\naccept: "
-                b"application/openmetrics-text;version=x.y\r\n\r\n"
-            ),
-            b"200",
-        ),
-    ],
-)
-def test_odd_heads_are_answered_and_closed(scraped: Scraped, sent: bytes, status: bytes) -> None:
-    with socket.create_connection(("127.0.0.1", scraped.port), timeout=30) as peer:
-        peer.sendall(sent)
-        said = b""
-        while data := peer.recv(65536):
-            said += data
-    assert said.split(b" ", 2)[1] == status
-
-
-@pytest.mark.requirement("metrics:hostile")
-def test_connections_that_say_nothing_go_for_the_newest_and_the_proxy_works_on(
-    scraped: Scraped,
-) -> None:
-    silent = [
-        socket.create_connection(("127.0.0.1", scraped.port), timeout=30)
-        for _ in range(3 * MAX_CONNECTIONS)
-    ]
-    try:
-        for peer in silent[-5:]:
-            peer.sendall(b"GET /metrics HTTP/1.1\r\nx-slow: ")
-        assert scraped.get().status_code == 200
-        scraped.pod.provider.says(text("Seven."))
-        assert scraped.ask() == "Seven."
-        assert _is_closed(silent[0])
-    finally:
-        for peer in silent:
-            peer.close()
-
-
-def _is_closed(peer: socket.socket) -> bool:
-    try:
-        return peer.recv(1) == b""
-    except ConnectionResetError:
-        return True
 
 
 @pytest.mark.requirement("metrics:reload")

@@ -13,7 +13,7 @@ import openai
 import pytest
 
 from claw_contract.history import HistoryEntry
-from tests.mediate.test_body import PACKERS
+from tests.contract.test_content_coding import PACKERS
 from tests.peers import Provider, Service, text
 from tests.proxy.conftest import Wired
 from tests.proxy.pod import PROVIDER_KEY, Pod, headers

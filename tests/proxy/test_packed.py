@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.mediate.test_body import PACKERS, nothing, packed
+from tests.contract.test_content_coding import PACKERS, nothing, packed
 from tests.peers import completion
 from tests.proxy.conftest import Wired
 from tests.proxy.pod import headers

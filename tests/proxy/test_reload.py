@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.mediate.test_history import broken_links
+from tests.mediate.telemetry.test_history import broken_links
 from tests.peers import JSONResponse, calls, text
 from tests.proxy.pod import Pod, headers
 from tests.proxy.test_draining import passing, request

@@ -47,7 +47,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     "agents:reload": Requirement(
         "docs/spec/contract.md, layout",
-        "A changed file, or a swapped tree, takes effect at the next request.",
+        "A changed file, or a swapped tree, takes effect at the next request; a look holds for 50 ms.",
     ),
     "agents:reload-in-place": Requirement(
         "docs/spec/contract.md, layout",

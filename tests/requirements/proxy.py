@@ -174,6 +174,10 @@ REQUIREMENTS: dict[str, Requirement] = {
     "dispatch:options": Requirement(
         "decision 0008", "Options are read faster, and a list that is changed changes no option."
     ),
+    "dispatch:local-files": Requirement(
+        "decision 0008",
+        "Local files are served by `map_local`, and cost nothing where it names none.",
+    ),
     "dispatch:log": Requirement(
         "decision 0008",
         "A record of the log reaches addons that ask for records, and costs nothing while none does.",

@@ -60,6 +60,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         "decision 0035",
         "What workers write are whole lines, also long ones in a pipe whose reader is slow.",
     ),
+    "workers:frames": Requirement(
+        "decision 0035",
+        "A message between a worker and the supervisor is whole, in whatever pieces the socket gives it.",
+    ),
     "workers:sessions": Requirement(
         "decision 0035",
         "A request of an MCP session is led to the worker that has it; when that one died, it gets 404.",

@@ -28,7 +28,7 @@ async def close(state: State) -> None:
 
 @pytest.mark.requirement("reload:nothing-forgotten")
 @pytest.mark.parametrize("file", ["", "state.db"])
-async def test_all_of_a_state_is_handed_on_and_a_turn_of_the_one_before_is_somebody_elses(
+async def test_a_new_mediator_takes_the_whole_state_over_and_no_running_turn(
     file: str, tmp_path: Path
 ) -> None:
     where = str(tmp_path / file) if file else ""

@@ -38,7 +38,7 @@ async def found(store: ContinuityStore, agent: str, *keys: str) -> list[str]:
 
 
 @pytest.mark.requirement("state:inventory")
-async def test_what_is_kept_is_told_by_agent_in_counts_sizes_and_times(
+async def test_the_entries_of_each_agent_are_counted_with_their_sizes_and_times(
     stores: Stores, journals: Journals, kept: StateInventory, clock: Clock
 ) -> None:
     store, journal = stores(), journals(ELSEWHERE)
@@ -73,7 +73,7 @@ async def test_what_is_kept_is_told_by_agent_in_counts_sizes_and_times(
 
 
 @pytest.mark.requirement("state:forget")
-async def test_what_is_kept_of_an_agent_is_forgotten_but_for_a_turn_that_somebody_is_at(
+async def test_all_of_an_agent_is_deleted_except_for_a_turn_that_runs(
     stores: Stores, journals: Journals, kept: StateInventory, clock: Clock
 ) -> None:
     store, journal = stores(), journals(ELSEWHERE)
@@ -131,7 +131,7 @@ async def test_owned_ids_are_counted_and_forgotten(
 
 
 @pytest.mark.requirement("state:forget", "journal:lease")
-async def test_a_proxy_that_was_believed_dead_makes_no_call_of_a_turn_that_is_forgotten(
+async def test_a_proxy_that_was_believed_dead_makes_no_call_of_a_deleted_turn(
     journals: Journals, kept: StateInventory, clock: Clock
 ) -> None:
     journal = journals(ELSEWHERE)

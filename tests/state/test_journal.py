@@ -11,10 +11,7 @@ import pytest
 from claw_state.journal import RESUME_SECONDS, Journal, RequestFingerprint, StoredResponse
 from claw_state.lease import LEASE_SECONDS, LeaseOwner
 from claw_state.url import StoreError
-from claw_state.valkey.client import ValkeyClient
-from claw_state.valkey.journal import ValkeyJournal
 from tests.state.conftest import Clock
-from tests.state.server import SharedState
 
 type Journals = Callable[[LeaseOwner], Journal]
 HERE, ELSEWHERE = LeaseOwner("here", 1, "a"), LeaseOwner("elsewhere", 1, "b")
@@ -151,7 +148,7 @@ async def test_what_led_to_an_answer_is_kept_no_longer_than_the_answer_is_missin
 
 
 @pytest.mark.requirement("journal:resume")
-async def test_a_failed_turn_is_found_by_a_request_that_goes_on_with_its_last_words(
+async def test_a_failed_turn_is_found_by_a_request_that_continues_its_last_words(
     journals: Journals,
 ) -> None:
     here, elsewhere = journals(HERE), journals(ELSEWHERE)
@@ -177,7 +174,7 @@ async def test_a_failed_turn_is_found_by_a_request_that_goes_on_with_its_last_wo
 
 
 @pytest.mark.requirement("journal:altered")
-async def test_of_those_that_failed_the_latest_that_the_words_go_on_from_is_found_and_none_that_runs_here(
+async def test_the_latest_failed_turn_that_the_words_continue_is_found_and_none_that_runs_here(
     journals: Journals, clock: Clock
 ) -> None:
     here = journals(HERE)
@@ -198,7 +195,7 @@ async def test_of_those_that_failed_the_latest_that_the_words_go_on_from_is_foun
 
 
 @pytest.mark.requirement("journal:altered")
-async def test_a_failed_turn_is_found_however_many_were_done_behind_the_same_words(
+async def test_a_failed_turn_is_found_among_many_done_ones_with_the_same_words(
     journals: Journals,
 ) -> None:
     here = journals(HERE)
@@ -214,7 +211,7 @@ async def test_a_failed_turn_is_found_however_many_were_done_behind_the_same_wor
 
 
 @pytest.mark.requirement("journal:altered-and-lost")
-async def test_an_answer_that_was_lost_is_found_by_altered_words_once_nobody_hands_it_over(
+async def test_a_lost_answer_is_found_by_altered_words_once_nobody_delivers_it(
     journals: Journals, clock: Clock
 ) -> None:
     here, elsewhere = journals(HERE), journals(ELSEWHERE)
@@ -285,7 +282,7 @@ async def test_a_journal_is_read_by_the_process_that_comes_after(
 
 
 @pytest.mark.requirement("journal:owner")
-async def test_a_process_of_the_same_name_and_number_is_another_one_and_its_turns_go_on(
+async def test_turns_of_a_process_with_the_same_name_and_number_go_on(
     journals: Journals,
 ) -> None:
     """Two containers may have the same host name, and each has a process 1."""
@@ -325,21 +322,3 @@ async def test_a_turn_that_its_runner_left_is_waited_for_by_altered_words_too_ev
     assert past is not None
     assert (past.state, past.is_alive) == ("failed", False)
     assert await elsewhere.resume(past, longer)
-
-
-@pytest.mark.requirement("journal:ten-minutes")
-async def test_what_a_busy_agent_is_found_by_on_a_server_does_not_grow(
-    shared: SharedState, clock: Clock
-) -> None:
-    """Conversations that begin alike share one key, and a busy agent never leaves
-    it unused for ten minutes.
-    """
-    journal = ValkeyJournal(ValkeyClient(shared.place, timeout=10), HERE, clock)
-    for number in range(20):
-        assert await journal.begin(
-            f"t{number}", "a", RequestFingerprint(f"request-{number}", "earlier", "Buy", "")
-        )
-        clock.now += RESUME_SECONDS / 4
-    for kept in ("turns", "earlier:earlier"):
-        assert int(shared.asks("ZCARD", f"claw:a:a:{kept}").strip(b":\r\n")) <= 4
-    await journal.close()

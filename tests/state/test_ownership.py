@@ -4,10 +4,7 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -20,8 +17,6 @@ from claw_state.ownership import (
     decode_kept,
     encode_kept,
 )
-from claw_state.sqlite.connection import Database
-from claw_state.sqlite.ownership import SqliteOwnershipStore
 from claw_state.url import StoreError
 from tests.state.conftest import Clock
 
@@ -86,29 +81,6 @@ async def test_the_least_recently_used_and_the_old_go(
     assert await store.find("a", "r4") is not None
 
 
-async def test_what_is_over_the_bound_goes_after_some_saves_and_at_the_first_one_of_a_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock
-) -> None:
-    monkeypatch.setattr("claw_state.sqlite.ownership.MAX_OBJECTS", 3)
-
-    async def save(store: OwnershipStore, times: int) -> int:
-        for _ in range(times):
-            clock.now += 1
-            await store.save("a", KeptObject(f"r{clock.now}", "p", "openai"))
-        with closing(sqlite3.connect(tmp_path / "s.db")) as file:
-            count: int = file.execute("SELECT COUNT(*) FROM owned").fetchone()[0]
-        return count
-
-    store = SqliteOwnershipStore(Database(str(tmp_path / "s.db")), clock)
-    assert await save(store, 64) == 64
-    assert await save(store, 1) == 3
-    assert await save(store, 5) == 8
-    await store.close()
-    store = SqliteOwnershipStore(Database(str(tmp_path / "s.db")), clock)
-    assert await save(store, 1) == 3
-    await store.close()
-
-
 def test_a_record_of_an_earlier_version_is_read_and_a_damaged_one_is_refused() -> None:
     assert decode_kept(msgspec.msgpack.encode(["id", "p", "openai"])) == KeptObject(
         "id", "p", "openai"
@@ -118,17 +90,3 @@ def test_a_record_of_an_earlier_version_is_read_and_a_damaged_one_is_refused() -
         with pytest.raises(StoreError, match="can't be read"):
             decode_kept(damaged)
     assert ownership.MAX_OBJECTS == 10_000
-
-
-async def test_while_another_process_has_locked_the_file_owners_are_still_found(
-    tmp_path: Path,
-) -> None:
-    file = tmp_path / "s.db"
-    store = SqliteOwnershipStore(Database(str(file)))
-    await store.save("a", WHOLE)
-    with closing(sqlite3.connect(file)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        assert await store.find("a", "resp_1") == WHOLE
-        with pytest.raises(StoreError):
-            await store.save("a", WHOLE)
-    await store.close()

@@ -5,29 +5,20 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from claw_contract.metadata import Budget
-from claw_contract.secret import Secret
-from claw_state.health import Health
 from claw_state.spending import LAPSE_SECONDS, RENEWAL_SECONDS, Charge, Reservation, Spending
-from claw_state.sqlite.connection import Database
 from claw_state.sqlite.spending import SqliteSpending
-from claw_state.url import ServerAddress, StoreError
-from claw_state.valkey.client import ValkeyClient
 from claw_state.valkey.spending import ValkeySpending
 from tests.state.conftest import Clock, reopened
-from tests.state.relay import Relay
-from tests.state.server import SharedState
-from tests.waiting import happens
 
 pytestmark = pytest.mark.requirement("budget:shared")
 type Spendings = Callable[[], Spending]
+HOUR, YEAR = 3600.0, 365 * 86_400.0
 
 
 @pytest.fixture
@@ -82,48 +73,12 @@ async def test_a_budget_that_only_tells_counts_on(spendings: Spendings) -> None:
     assert [one and one.requests for one in told] == [1, 2]
 
 
-async def test_a_server_that_is_gone_can_t_be_counted_at_and_what_was_not_written_is_told(
-    shared: SharedState,
-) -> None:
-    spending = ValkeySpending(ValkeyClient(shared.place))
-    assert await spending.count_request("a", budget(max_requests=5)) is None
-    shared.kill()
-    with pytest.raises(StoreError):
-        await spending.count_request("a", budget(max_requests=5))
-    told: list[str] = []
-    spending.add_cost("a", budget(max_requests=5), Charge(1.0), told.append)
-    await spending.close()
-    assert len(told) == 1
-
-
-async def test_a_file_that_was_moved_is_not_counted_in_and_used_again_when_it_is_back(
-    tmp_path: Path,
-) -> None:
-    file, away = tmp_path / "s.db", tmp_path / "away.db"
-    told: list[str | None] = []
-    spending, limit = (
-        SqliteSpending(Database(str(file), health=Health(told.append))),
-        budget(max_requests=2),
-    )
-    assert await spending.count_request("a", limit) is None
-    file.rename(away)
-    with pytest.raises(StoreError):
-        await spending.count_request("a", limit)
-    spending.add_cost("a", limit, Charge(1.0), told.append)
-    assert len(told) == 2
-    away.rename(file)
-    assert await spending.count_request("a", limit) is None
-    assert told[2:] == [None]
-    assert await spending.count_request("a", limit) is not None
-    await spending.close()
-
-
 def reserve(name: str, estimate: float, needed: float | None = None) -> Reservation:
     return Reservation(name, "a", estimate, estimate if needed is None else needed)
 
 
 @pytest.mark.requirement("budget:reserved")
-async def test_of_forty_requests_at_one_time_that_cost_more_than_the_limit_one_is_admitted(
+async def test_of_forty_requests_at_once_that_exceed_the_limit_one_is_admitted(
     spendings: Spendings,
 ) -> None:
     limit, here, there = budget(limit_usd=1.0), spendings(), spendings()
@@ -274,54 +229,6 @@ async def test_a_request_that_takes_long_stays_reserved_and_a_turn_grows(
     assert over.reserved == 0.6
 
 
-@pytest.mark.requirement("budget:runner-leaves")
-async def test_a_runner_that_leaves_while_a_slow_server_counts_leaves_no_reservation(
-    shared: SharedState,
-) -> None:
-    relay = Relay(shared.port)
-    spending = ValkeySpending(
-        ValkeyClient(
-            ServerAddress(Secret(f"redis://127.0.0.1:{relay.port}/0"), "relay"), timeout=10
-        )
-    )
-    limit = budget(limit_usd=1.0)
-    assert await spending.count_request("a", limit, Reservation("turn_0", "a", 0.0, 0.0)) is None
-    spending.add_cost(
-        "a", limit, Charge(0.5, reservation=Reservation("turn_0", "a", 0.0, 0.0)), unexpected
-    )
-    await happens(lambda: shared.asks("HLEN", "claw:a:a:held") == b":0\r\n", "the first is settled")
-
-    relay.holds()
-    counting = asyncio.ensure_future(
-        spending.count_request("a", limit, Reservation("turn_1", "a", 0.4, 0.4))
-    )
-    await happens(
-        lambda: shared.asks("HLEN", "claw:a:a:held") == b":1\r\n", "the second is reserved"
-    )
-    counting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await counting
-    relay.passes()
-    await spending.close()
-    relay.close()
-    assert shared.asks("HLEN", "claw:a:a:held") == b":0\r\n"
-
-
-@pytest.mark.requirement("budget:reserved")
-async def test_a_reservation_outlives_a_window_that_is_shorter_than_its_request(
-    shared: SharedState,
-) -> None:
-    spending, short = ValkeySpending(ValkeyClient(shared.place)), budget(limit_usd=1.0, window="1s")
-    reservation = Reservation("turn_1", "a", 0.4, 0.4)
-    assert await spending.count_request("a", short, reservation) is None
-    assert shared.asks("TTL", "claw:a:a:held") == b":120\r\n"
-
-    shared.asks("EXPIRE", "claw:a:a:held", "20")
-    assert await spending.renew([reservation]) == 1
-    assert shared.asks("TTL", "claw:a:a:held") == b":120\r\n"
-    await spending.close()
-
-
 @pytest.mark.requirement("budget:reservation-lapses")
 async def test_a_resumed_turn_takes_the_place_of_its_earlier_attempt(spendings: Spendings) -> None:
     limit, dead, alive = budget(limit_usd=1.0), spendings(), spendings()
@@ -360,25 +267,26 @@ async def test_a_budget_that_only_tells_reserves_too(spendings: Spendings) -> No
     assert (over.requests, over.reserved) == (2, 4.0)
 
 
-@pytest.mark.requirement("budget:durable")
-async def test_a_file_from_before_reservations_goes_on(tmp_path: Path) -> None:
-    file = tmp_path / "s.db"
-    spending, limit = SqliteSpending(Database(str(file))), budget(limit_usd=1.0)
-    assert await spending.count_request("a", limit) is None
-    spending.add_cost("a", limit, Charge(0.75), unexpected)
-    await spending.close()
-    with sqlite3.connect(file) as before:
-        before.execute("DROP TABLE reservations")
-    before.close()
-
-    spending = SqliteSpending(Database(str(file)))
-    assert await spending.count_request("a", limit, reserve("1", 0.5)) is not None
-    assert await spending.count_request("a", limit, reserve("2", 0.25)) is None
-    await spending.close()
-
-
 async def settled(spending: Spending) -> None:
     """Wait until costs are stored that are stored later."""
     pending: set[asyncio.Task[None]] = getattr(spending, "_pending")  # noqa: B009
     if pending:
         await asyncio.wait(pending)
+
+
+@pytest.mark.requirement("budget:clock")
+@pytest.mark.parametrize("jump", [HOUR, YEAR])
+async def test_what_was_spent_by_a_clock_that_was_ahead_leaves_with_its_window(
+    spendings: Callable[[], Spending], clock: Clock, jump: float
+) -> None:
+    limit, here = Budget.model_validate({"window": "1h", "max_requests": 2}), spendings()
+    clock.now += jump
+    assert await here.count_request("a", limit) is None
+    assert await here.count_request("a", limit) is None
+
+    clock.now -= jump
+    over = await here.count_request("a", limit)
+    assert over is not None
+    assert over.retry_after <= HOUR + 120
+    clock.now += over.retry_after
+    assert await here.count_request("a", limit) is None

@@ -18,8 +18,8 @@ import pytest
 import yaml
 
 from claw_compile.compiler import compile_pod
-from tests.compile.test_compose import MASTER
-from tests.compile.test_tools_host import pod
+from tests.compile.composed import MASTER
+from tests.compile.tools_host_pod import pod
 from tests.fork_server import run_claw
 
 pytest.importorskip("claw_cli.tools", reason="the tools host is not merged yet")

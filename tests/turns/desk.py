@@ -109,6 +109,7 @@ class Desk:
             "context": str(home / "context"),
             "auth": str(home / "auth"),
             "history": str(home / "history"),
+            "file_look_ms": "0",
         }
         self.settings = Settings.of(values | {"keepalive_first_ms": "60000"})
         self.open()

@@ -64,10 +64,12 @@ def _services(spec: ServiceSpec, deployment: Deployment) -> Iterator[Entry]:
         return
 
     if spec.body is None:
-        # The service is null, or no mapping. It passes as it is: Compose says what it thinks of it.
+        # The service is null, or no mapping. It is copied as it is, for Compose to judge.
         services = deployment.pod.document.value("services")
         assert isinstance(services, MapNode)
-        yield from (each for each in services.entries if each.key.text == name)
+        for each in services.entries:
+            if each.key.text == name:
+                yield each
         return
 
     body = name_ordinals(drop_key(spec.body, CLAW_KEY), deployment.containers)

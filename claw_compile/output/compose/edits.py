@@ -149,7 +149,7 @@ def name_ordinals(body: MapNode, containers: Containers) -> MapNode:
     """
     waits = body.value("depends_on")
     if isinstance(waits, MapNode):
-        # By name: the user may have named a service and one of its ordinals.
+        # Each name once: the user may have named a service, and one of its ordinals as well.
         waits_by_name: dict[str, Entry] = {}
         for each in waits.entries:
             for name in containers(each.key.text):

@@ -37,7 +37,9 @@ _ELSEWHERE = {
 _COMMANDS = {"entrypoint": "command", "command": "args"}
 _SECURITY = {"user", "read_only", "cap_add", "cap_drop", "privileged"}
 _FLAGS = {"stdin_open": "stdin", "tty": "tty"}
-_PORT = re.compile(r"(?P<port>[0-9]{1,5})(/(?P<protocol>[a-z]+))?")
+_PORTS = re.compile(r"(?P<first>[0-9]{1,5})(-(?P<last>[0-9]{1,5}))?(/(?P<protocol>[a-z]+))?")
+_MAX_RANGE = 100
+"""The most ports of one range: a Service of Kubernetes has no ranges, and lists each port."""
 _TIMES = {
     "interval": "periodSeconds",
     "timeout": "timeoutSeconds",
@@ -92,39 +94,45 @@ class Converter:
         ports: set[tuple[int, str]] = set()
         for key in ("expose", "ports"):
             for item in items_of(self.body.value(key)):
-                port = self._port(item)
-                if port is None:
-                    continue
-
-                number, protocol = port
-                if 0 < number <= MAX_PORT and protocol in _PROTOCOLS:
-                    ports.add(port)
-                else:
-                    self._report(item, "what is no port of TCP, UDP or SCTP")
-
+                ports |= self._item_ports(item)
         return sorted(ports)
 
-    def _port(self, item: Node) -> tuple[int, str] | None:
-        """Return number and protocol of a port: ``8080``, ``127.0.0.1:80:8080/tcp``, or a mapping.
+    def _item_ports(self, item: Node) -> set[tuple[int, str]]:
+        """Return number and protocol of each port of an entry, and report one that can't be read.
 
-        Return None for anything else, such as a range.
+        An entry is ``8080``, ``8000-8010/udp``, ``127.0.0.1:80:8080/tcp``, or a mapping.
         """
         target = item.value("target") if isinstance(item, MapNode) else item
-        if not isinstance(target, ScalarNode):
-            return None
+        text = self._text(target).strip().lower() if isinstance(target, ScalarNode) else ""
+        # The last part is the container's own, those before it are the host's.
+        match = _PORTS.fullmatch(text.rpartition(":")[2])
+        protocol = self._protocol(item, match)
+        if match is None or protocol not in _PROTOCOLS:
+            self._report(item, "what is no port of TCP, UDP or SCTP")
+            return set()
 
-        # The last part is the container's own port, those before it are the host's.
-        match = _PORT.fullmatch(self._text(target).rpartition(":")[2])
-        if match is None:
-            return None
+        first = int(match["first"])
+        last = int(match["last"] or first)
+        if not 0 < first <= last <= MAX_PORT:
+            self._report(item, "what is no port of TCP, UDP or SCTP")
+            return set()
 
-        protocol_node = child(item, "protocol")
-        protocol = (
-            self._text(protocol_node)
-            if isinstance(protocol_node, ScalarNode)
-            else match["protocol"]
-        )
-        return int(match["port"]), (protocol or "tcp").upper()
+        count = last - first + 1
+        if count > _MAX_RANGE:
+            what = f"a range of {count} ports, since a Service lists each and takes {_MAX_RANGE}"
+            self._report(item, what, help_text="name the ports that are used, or smaller ranges")
+            return set()
+
+        return {(number, protocol) for number in range(first, last + 1)}
+
+    def _protocol(self, item: Node, match: re.Match[str] | None) -> str:
+        """Return the protocol of a port: that of the mapping's own key, else the suffix's."""
+        node = child(item, "protocol")
+        if isinstance(node, ScalarNode):
+            return (self._text(node) or "tcp").upper()
+
+        suffix = match["protocol"] if match is not None else None
+        return (suffix or "tcp").upper()
 
     def replicas(self) -> int:
         node = child(self.body, "deploy", "replicas")
@@ -177,10 +185,9 @@ class Converter:
 
             self._mount_memory(item, path, size)
 
-    def _report(self, node: Node, what: str) -> None:
-        self.diagnostics.append(
-            codes.NOT_CARRIED.at(node.span, f"not carried over to Kubernetes: {what}")
-        )
+    def _report(self, node: Node, what: str, help_text: str | None = None) -> None:
+        message = f"not carried over to Kubernetes: {what}"
+        self.diagnostics.append(codes.NOT_CARRIED.at(node.span, message, help_text=help_text))
 
     def _image(self) -> str:
         node = self.body.value("image")

@@ -254,14 +254,11 @@ def policies(whole: Deployment, lookup: Lookup, diagnostics: list[Diagnostic]) -
             # An agent must not reach a proxy's other ports, such as its metrics.
             ingress_rule["ports"] = [{"protocol": "TCP", "port": port} for port in ENTRANCES]
 
+        egress_rules: list[Data] = []
         if member in narrow_egress:
-            egress = narrow_egress[member]
+            egress_rules += narrow_egress[member]
         elif reachable[member]:
-            egress = [{"to": _peers(pod, sorted(reachable[member]))}]
-        else:
-            egress = []
-
-        egress_rules = [*egress]
+            egress_rules.append({"to": _peers(pod, sorted(reachable[member]))})
         if member == PROXY:
             egress_rules += _state_rule(whole)
         egress_rules.append(_NAMES)

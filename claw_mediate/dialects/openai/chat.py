@@ -172,6 +172,7 @@ def read_response(body: bytes, catalog: ToolCatalog) -> ModelResponse:
 
         message = _find_message(body)
         if choice.message.function_call is not None and not call_views:
+            # The old form is rewritten as a tool call, and that response is read.
             changes = _function_as_tool_call(message)
             return read_response(_edit_in_first_choice(body, changes), catalog)
 
@@ -238,7 +239,7 @@ def _find_message(body: bytes) -> bytes:
     Raises ``RepeatedMemberError`` for a member that is read or changed here.
     """
     if json_splice.stand_once(_READ_MEMBERS, body):
-        # So it does for nearly every response, which is decoded without a further search.
+        # Nearly every response has each member once. It is decoded without a further search.
         message = bytes(_raw_response_decoder.decode(body).choices[0].message)
         for raw in _raw_message_decoder.decode(message).tool_calls or ():
             call = bytes(raw)

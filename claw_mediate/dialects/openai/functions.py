@@ -63,6 +63,8 @@ def functions_as_tool_messages(messages: bytes) -> list[tuple[int, int, bytes]]:
     equal_calls: Counter[str] = Counter()
     cuts: list[tuple[int, int, bytes]] = []
     for index, call in answered:
+        # The id is made of the call, and of how many equal ones came before: so it is the same in
+        # every later request of the conversation.
         text = f"{call.name}\0{_canonical_arguments(call)}"
         digest = hashlib.sha256(text.encode()).hexdigest()[:24]
         call_id = f'"call{digest}n{equal_calls[digest]}"'.encode()
@@ -70,7 +72,7 @@ def functions_as_tool_messages(messages: bytes) -> list[tuple[int, int, bytes]]:
 
         call_start, call_end = spans[index]
         asking = json_splice.Object(copy_span(messages, call_start, call_end))
-        # In its own bytes: of a long one, the view has only the beginning.
+        # The function is taken in its own bytes: of a long one, the view has only the beginning.
         function = asking.value("function_call") or b"{}"
         cuts.append((call_start, call_end, asking.edit(_as_tool_call(function, call_id))))
 

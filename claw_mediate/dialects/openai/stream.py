@@ -50,7 +50,7 @@ def stream(
     choices = [split_object(choice) for choice in split_array(response.pop("choices"))]
     response |= {"object": b'"chat.completion.chunk"', "id": _response_id(response, body)}
 
-    # The first chunk of all has every member of the response.
+    # Every chunk begins with the frame. The first one has all other members of the response, too.
     frame = _chunk_head({name: response[name] for name in _FRAME if name in response})
     head = _chunk_head(response)
     for index, choice in enumerate(choices):

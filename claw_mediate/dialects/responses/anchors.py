@@ -112,24 +112,27 @@ def _read_block(items: Sequence[Item], transcript: Transcript) -> Iterator[tuple
     for place, item in enumerate(items):
         name = _id_name(item)
         if name:
-            ids = (*ids[1 - _MAX_IDS :], name)
+            ids = (*ids, name)[-_MAX_IDS:]
 
+        anchor = None
         if item.is_message:
             is_last_message = place == messages[-1]
             names = (*ids, joined) if joined and is_last_message else ids
             whole = handoff if place < last_call else ""
-            yield place, _message_anchor(visible_text(item), transcript, names, whole)
+            anchor = _message_anchor(visible_text(item), transcript, names, whole)
         elif item.is_call:
             key = calls_key([_call_id(item)])
             transcript.add_assistant(key)
-            yield place, Anchor(key, transcript.before, names=(*ids, handoff))
+            anchor = Anchor(key, transcript.before, names=(*ids, handoff))
         elif item.kind == REFERENCE and ids:
-            yield place, transcript.add_assistant(ids[-1])
+            anchor = transcript.add_assistant(ids[-1])
         elif place == len(items) - 1 and not calls and not messages:
-            yield place, Anchor(EMPTY_TEXT_KEY, transcript.before, names=ids)
-        else:
-            continue
-        ids = ()
+            # Reasoning and hosted items alone are an answer without text.
+            anchor = Anchor(EMPTY_TEXT_KEY, transcript.before, names=ids)
+
+        if anchor is not None:
+            yield place, anchor
+            ids = ()
 
 
 def _message_anchor(

@@ -211,27 +211,31 @@ def keep_items(
     ``stays`` is asked for each call, by its index. ``dropped``: a type of items that leave, too.
     Reasoning leaves if everything it led to does.
     """
-    backwards: list[bytes] = []
-    results = 0  # Calls, messages and items that leave, up to the reasoning that led to them
-    results_left = 0  # Those of them that stay
+    # From the last item to the first, because what reasoning led to comes after it.
+    kept: list[bytes] = []
+    has_lost_result = False  # True if something that the reasoning before led to has left
+    has_kept_result = False  # True if something that it led to stays
 
     for index in reversed(range(len(raw))):
         view = views[index]
         if view.kind == REASONING:
-            is_orphan = results > 0 and results_left == 0
+            is_orphan = has_lost_result and not has_kept_result
             if not is_orphan:
-                backwards.append(raw[index])
-            results = results_left = 0
+                kept.append(raw[index])
+            has_lost_result = False
+            has_kept_result = False
             continue
 
         leaves = (view.is_call and not stays(index)) or view.kind == dropped
-        if view.is_call or view.is_message or leaves:
-            results += 1
-            results_left += not leaves
-        if not leaves:
-            backwards.append(raw[index])
+        if leaves:
+            has_lost_result = True
+            continue
 
-    return backwards[::-1]
+        if view.is_call or view.is_message:
+            has_kept_result = True
+        kept.append(raw[index])
+
+    return kept[::-1]
 
 
 def has_answer(item: Item) -> bool:

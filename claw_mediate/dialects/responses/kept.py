@@ -6,7 +6,7 @@ hidden ones are taken out. Pages are of what is left.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -28,6 +28,8 @@ from claw_mediate.dialects.responses.items import (
 )
 
 _DEFAULT_SIZE = 20
+type _Results = Literal["none", "hidden", "shown"]
+"""The calls and messages that reasoning led to: none, only hidden ones, or one that is shown."""
 
 
 class _Answer(msgspec.Struct):
@@ -141,26 +143,26 @@ def show_items(raw: Sequence[bytes], concealment: Concealment) -> list[bytes]:
     managed_ids = [view.own_call_id for view in views if _is_managed(view, concealment)]
     hidden_ids = concealment.ids.union(each for each in managed_ids if isinstance(each, str))
 
-    # From the last item to the first: what reasoning led to comes after it.
+    # From the last item to the first, because what reasoning led to comes after it.
     shown: list[bytes] = []
-    has_results = False  # True if the reasoning before led to a call or a message
-    has_hidden_results_only = False
+    results: _Results = "none"
     for item, view in zip(reversed(raw), reversed(views), strict=True):
         ids = (view.id, view.own_call_id, _answered_call(item, view))
         has_hidden_id = any(isinstance(each, str) and each in hidden_ids for each in ids)
         is_hidden = has_hidden_id or _is_managed(view, concealment)
 
         if view.kind == REASONING:
-            if is_hidden or has_hidden_results_only:
+            if is_hidden or results == "hidden":
                 # The reasoning right before it led to the same.
                 continue
-            has_results = False
+            results = "none"
         elif view.speaker not in {"assistant", None}:
-            has_results = False
-            has_hidden_results_only = False
+            results = "none"
         elif view.is_call or view.is_message:
-            has_hidden_results_only = is_hidden and (has_hidden_results_only or not has_results)
-            has_results = True
+            if not is_hidden:
+                results = "shown"
+            elif results == "none":
+                results = "hidden"
 
         if not is_hidden:
             shown.append(item)

@@ -77,6 +77,7 @@ class ReasoningRules(ReplayRules):
 
         items = split_items(b"[%b]" % messages)
         makers = [_read_maker(item) for item in items if read_item(item).kind == REASONING]
+        # Without a maker, the request may go to anybody. Reasoning that names none is taken along.
         is_refused = any(not maker or made_by not in {"", maker} for made_by in makers)
         if is_refused:
             return b",".join(without_reasoning(items))

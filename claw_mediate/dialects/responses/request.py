@@ -291,9 +291,8 @@ def build_request(
     body = json_splice.Object(request.body, unique=_READ)
 
     own_tools = array_member(body, "tools")
-    is_programmatic = any(
-        _type(tool) == "programmatic_tool_calling" for tool in split_items(own_tools)
-    )
+    own_types = [_type(tool) for tool in split_items(own_tools)]
+    is_programmatic = "programmatic_tool_calling" in own_types
     managed = [_wire_tool(tool, is_programmatic) for tool in catalog.offered]
     changes: Changes = {
         "tools": json_splice.append(own_tools, managed),
@@ -302,6 +301,7 @@ def build_request(
     if body.value("stream") is not None:
         changes["stream"] = b"false"
 
+    # Rounds need a member that they can go into, even if the runner has none.
     raw_input = body.value("input")
     if raw_input is None:
         body = json_splice.Object(body.edit({"input": b"[]"}))
@@ -320,20 +320,22 @@ def build_request(
         ToolUse.FORBIDDEN: {"tool_choice": b'"none"'},
     }
 
-    # After its first call, a conversation has the runner's input. Then only what is new is sent.
-    extended = {**changes, "input": b"[]"} if request.keeps_rounds else changes
-    variants = request_variants(body, extended, choices.__getitem__, "input")
+    # With its first request, a conversation gets the runner's input. Later ones of this turn send
+    # only what is new.
+    later_changes = {**changes, "input": b"[]"} if request.keeps_rounds else changes
+    variants = request_variants(body, later_changes, choices.__getitem__, "input")
 
-    # A text stays a text, and an absent input absent, as long as nothing is added to it.
-    is_array = own_items is raw_input
-    is_unchanged = not is_array and changes["input"] is own_items
-    if not is_unchanged and not request.keeps_rounds:
+    # As long as nothing is added to it, a text stays a text, and an absent input absent.
+    was_array = own_items is raw_input
+    keeps_form = not was_array and changes["input"] is own_items
+    if not keeps_form and not request.keeps_rounds:
         return variants
 
-    first = {**changes, "input": raw_input} if is_unchanged else changes
+    first_changes = {**changes, "input": raw_input} if keeps_form else changes
 
     def build(use: ToolUse) -> ProviderRequest:
-        return replace(variants(use), unextended=body.edit(first | choices[use]))
+        first_body = body.edit(first_changes | choices[use])
+        return replace(variants(use), unextended=first_body)
 
     return build
 

@@ -23,8 +23,10 @@ def find_resent_items(body: bytes, items: Sequence[Item]) -> list[ResentItems]:
 
     All are items of the model's with an id.
     """
+    # An answer follows something of the runner's, so that the first item is no part of it.
+    candidates = items[1:][-_MAX_ITEMS:]
     ids: list[str] = []
-    for item in reversed(items[1:][-_MAX_ITEMS:]):
+    for item in reversed(candidates):
         is_models = item.speaker in {"assistant", None}
         if not is_models or not isinstance(item.id, str) or not item.id:
             break
@@ -38,7 +40,9 @@ def find_resent_items(body: bytes, items: Sequence[Item]) -> list[ResentItems]:
 
     resent: list[ResentItems] = []
     for count in range(1, len(ids) + 1):
-        without = json_splice.splice(body, [(ends[-count - 1], ends[-1], b"")])
+        # From the end of the item before them, so that its comma goes, too.
+        end_before = ends[-count - 1]
+        without = json_splice.splice(body, [(end_before, ends[-1], b"")])
         resent.append(ResentItems(without, partial(_leave_out, tuple(ids[-count:]))))
     return resent
 

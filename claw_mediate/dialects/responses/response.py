@@ -157,10 +157,13 @@ def read_response(body: bytes, catalog: ToolCatalog) -> ModelResponse:
         raise UnreadableResponseError(
             "the provider's response is not one of the Responses API"
         ) from error
+
     message = join_items(items)
     is_as_sent = items == sent_items
+    if not is_as_sent:
+        body = parsed.edit({"output": message})
     return ModelResponse(
-        body if is_as_sent else parsed.edit({"output": message}),
+        body,
         message,
         calls,
         view.usage or {},

@@ -12,7 +12,7 @@ DESCRIPTORS: dict[str, EdgeCase] = {
             "compile/cases/locked/claw-pod.yml",
             REMEDY,
             "cli/test_plan.py::test_who_gains_or_loses_what_is_told_by_agent_and_tool",
-            "compile/test_lock.py::test_a_tool_that_changed_comes_or_goes_is_refused_until_its_service_is_accepted",
+            "compile/policy/test_lock_drift.py::test_a_tool_that_changed_comes_or_goes_is_refused_until_its_service_is_accepted",
         ),
     ),
     "12": EdgeCase(
@@ -53,7 +53,7 @@ DESCRIPTORS: dict[str, EdgeCase] = {
         (
             "compile/cases/presented.yml",
             REMEDY,
-            "contract/test_names.py::test_names_that_would_share_an_alias_are_told_apart_by_their_hash",
+            "contract/test_names.py::test_names_that_would_share_an_alias_differ_by_their_hash",
         ),
         "docs/spec/compile.md, Tools: a name that every provider takes",
     ),
@@ -82,7 +82,7 @@ DESCRIPTORS: dict[str, EdgeCase] = {
     "21": EdgeCase(
         "a UDP port before a TCP port",
         "the TCP port",
-        ("compile/test_base_url.py::test_a_base_url_is_made_of_the_first_tcp_port",),
+        ("compile/policy/test_connect_base_url.py::test_a_base_url_is_made_of_the_first_tcp_port",),
     ),
     "22": EdgeCase(
         "a range of ports, or several ports",
@@ -93,7 +93,7 @@ DESCRIPTORS: dict[str, EdgeCase] = {
         "a port that is a variable",
         "filled in; unset-variable at the port",
         (
-            "compile/test_base_url.py::test_a_base_url_is_made_of_the_first_tcp_port",
+            "compile/policy/test_connect_base_url.py::test_a_base_url_is_made_of_the_first_tcp_port",
             "compile/cases/unset-port.yml",
         ),
     ),
@@ -101,7 +101,7 @@ DESCRIPTORS: dict[str, EdgeCase] = {
         "bearer auth whose variable only the provider has; the agent has; nobody has",
         "projected; token-visible-to-agent; token-missing",
         (
-            "compile/test_authority.py::test_a_providers_credential_is_projected_byte_for_byte",
+            "compile/policy/test_credentials.py::test_a_providers_credential_is_projected_byte_for_byte",
             "compile/cases/token-visible-to-agent.yml",
             "compile/cases/token-missing.yml",
             REMEDY,
@@ -112,15 +112,15 @@ DESCRIPTORS: dict[str, EdgeCase] = {
         "auth of type `header` or `basic`",
         "compiled as such",
         (
-            "compile/test_authority.py::test_a_providers_credential_is_projected_byte_for_byte",
-            "compile/test_authority.py::test_a_descriptors_basic_credential_is_the_providers_own",
+            "compile/policy/test_credentials.py::test_a_providers_credential_is_projected_byte_for_byte",
+            "compile/policy/test_credentials.py::test_a_descriptors_basic_credential_is_the_providers_own",
         ),
     ),
     "label": EdgeCase(
         "the path of a label is not in the image, or the implied path is not",
         "bad-describe-label; nothing",
         (
-            "cli/test_lock.py::test_a_label_that_names_no_file_is_an_error_and_an_image_without_a_label_may_have_none",
+            "cli/test_lock.py::test_a_labelled_file_must_be_in_its_image_and_an_unlabelled_one_need_not",
             "compile/cases/sources/claw-pod.yml",
         ),
     ),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from tests.compile.edge_cases.edge_case import REMEDY, EdgeCase
 
-GRANTS = "compile/test_authority.py::test_grants_are_united_in_descriptor_order_and_denied_last"
+GRANTS = (
+    "compile/policy/test_project.py::test_grants_are_united_in_descriptor_order_and_denied_last"
+)
 EXPLAINED = "cli/test_explain.py::test_each_reason_has_its_place"
 GRAMMAR: dict[str, EdgeCase] = {
     "1": EdgeCase(
@@ -22,7 +24,7 @@ GRAMMAR: dict[str, EdgeCase] = {
         "no tools.json; `claw explain` says where the defaults are suppressed",
         (
             GRANTS,
-            "compile/test_authority.py::test_an_agent_without_tools_has_no_tools_json",
+            "compile/policy/test_project.py::test_an_agent_without_tools_has_no_tools_json",
             EXPLAINED,
         ),
     ),
@@ -50,8 +52,8 @@ GRAMMAR: dict[str, EdgeCase] = {
         "both in one run, sorted; exit 1, and nothing written",
         (
             "compile/cases/two-services-two-typos.yml",
-            "compile/test_cases.py::test_diagnostics_are_sorted_by_place",
-            "cli/test_cli.py::test_an_error_writes_nothing_and_leaves_the_old_tree",
+            "compile/diagnostics/test_diagnostic.py::test_diagnostics_are_sorted_by_place",
+            "cli/test_compile.py::test_an_error_writes_nothing_and_leaves_the_old_tree",
         ),
     ),
     "10": EdgeCase(
@@ -73,7 +75,7 @@ GRAMMAR: dict[str, EdgeCase] = {
         "`depends_on`, `links`, `network_mode` of a counted service",
         "each ordinal instead, the condition kept; counted-reference for what is one container's",
         (
-            "compile/test_compose.py::test_who_waits_for_a_counted_agent_waits_for_each_with_its_condition",
+            "compile/output/compose/test_edits.py::test_who_waits_for_a_counted_agent_waits_for_each_with_its_condition",
             "compile/cases/reach.yml",
         ),
     ),
@@ -93,7 +95,7 @@ GRAMMAR: dict[str, EdgeCase] = {
         (
             "compile/cases/proxies.yml",
             REMEDY,
-            "compile/test_cases.py::test_no_report_holds_the_value_of_a_variable",
+            "compile/diagnostics/test_report.py::test_no_report_holds_the_value_of_a_variable",
         ),
     ),
     "ambiguous-feed": EdgeCase(
@@ -101,20 +103,22 @@ GRAMMAR: dict[str, EdgeCase] = {
         "ambiguous-feed, with both candidates",
         (
             "compile/cases/feeds.yml",
-            "compile/test_defaults.py::test_an_ambiguous_feed_is_told_with_its_candidates",
+            "compile/policy/test_resolve.py::test_an_ambiguous_feed_is_told_with_its_candidates",
         ),
     ),
     "many-feeds": EdgeCase(
         "feeds of more than 64 KiB in total",
         "the proxy leaves out what has no room, and says so in its place",
-        ("mediate/test_feeds.py::test_feeds_beyond_the_total_are_left_out_with_a_line_each",),
+        (
+            "mediate/prompt/test_feeds.py::test_feeds_beyond_the_total_are_left_out_with_a_line_each",
+        ),
         "no descriptor says how long a feed is",
     ),
     "no-models": EdgeCase(
         "`models: {}`",
         "no models: the pod's are suppressed, and labels of images are not asked",
         (
-            "compile/test_defaults.py::test_models_are_the_pods_slot_by_slot_and_fallbacks_are_replaced_as_one",
+            "compile/policy/test_resolve.py::test_models_are_the_pods_slot_by_slot_and_fallbacks_are_replaced_as_one",
         ),
         "a compile needs no image",
     ),
@@ -130,7 +134,7 @@ GRAMMAR: dict[str, EdgeCase] = {
         "handles of the pod and of a service",
         "not-acted-on, and both are carried as they are written",
         (
-            "compile/test_original_pod.py::test_what_is_carried_is_as_it_is_written",
+            "compile/test_compiler_original_pod.py::test_what_is_carried_is_as_it_is_written",
             "compile/cases/not-acted-on.yml",
         ),
         "docs/spec/compile.md, Grammar: handles are known, and not acted on",

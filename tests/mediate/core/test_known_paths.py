@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from claw_contract.opened_paths import OpenedPath, find_credentials
 from claw_contract.secret import Secret
 from claw_mediate.core.http import Forward, RunnerResponse
 from claw_mediate.core.known_paths import PROXY_BASE, ApiBase, find_known_path
 from claw_mediate.http.headers import provider_headers
 from claw_mediate.settings import SETTINGS, Settings
-from tests.mediate.test_routing import CHAIN
+from tests.mediate.providers.test_routing import CHAIN
 from tests.mediate.turns.other_pod import EMBEDDINGS, JSON, OtherPod
 from tests.turns.desk import WIRES
 
@@ -242,23 +241,6 @@ def test_a_setting_that_names_what_can_t_be_opened_is_refused_at_the_start(
     with pytest.raises(ValueError, match="cllama_paths") as caught:
         Settings.of(values | {"paths": f"GET /v1/skills,{entry}"})
     assert reason in str(caught.value)
-
-
-@pytest.mark.requirement("paths:credentials")
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/v1/skills",
-        "/v1/fine_tuning/jobs",
-        "/v1/agents/sessions",
-        "/v1/messages/count_tokens",
-        "/v1/credits",
-        "/v1/monkeys",
-    ],
-)
-def test_what_holds_no_credential_can_be_opened(path: str) -> None:
-    assert find_credentials(path) is None
-    assert OpenedPath.parse(f"POST {path}").opens("POST", path)
 
 
 @pytest.mark.requirement("paths:opened")

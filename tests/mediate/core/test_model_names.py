@@ -21,8 +21,8 @@ from claw_mediate.core.model_names import (
     find_models_in_query,
     find_named_models,
 )
-from tests.mediate.test_form_data import CONTENT_TYPE, form
-from tests.mediate.test_routing import TOKEN
+from tests.mediate.forms import CONTENT_TYPE, form
+from tests.mediate.providers.test_routing import TOKEN
 from tests.mediate.turns.other_pod import EMBEDDINGS, OtherPod
 from tests.turns.desk import WIRES
 

@@ -11,7 +11,7 @@ from typing import Any
 from claw_mediate.core.cost import ReceivedAnswer
 from claw_mediate.core.http import Forward, Request, RunnerResponse
 from claw_state.ownership import ProviderObject
-from tests.mediate.test_routing import TOKEN, Pod
+from tests.mediate.providers.test_routing import TOKEN, Pod
 from tests.turns.desk import WIRES
 
 JSON = "application/json"

@@ -24,9 +24,8 @@ from claw_state.journal import RequestFingerprint
 from claw_state.lease import LeaseOwner
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.journal import SqliteJournal
-from tests.mediate.any_reply import WIRES, bodies
+from tests.mediate.any_reply import CATALOG, DIALECTS, WIRES, bodies
 from tests.mediate.made import limits
-from tests.mediate.test_any_reply import CATALOG, DIALECTS
 from tests.wires import Body, Wire
 
 LIMITS = st.builds(

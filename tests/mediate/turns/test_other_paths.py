@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.mediate.test_form_data import CONTENT_TYPE, form
-from tests.mediate.test_routing import CHAIN
+from tests.mediate.forms import CONTENT_TYPE, form
+from tests.mediate.providers.test_routing import CHAIN
 from tests.mediate.turns.other_pod import EMBEDDINGS, JSON, OtherPod, key, other_pod
 
 REQUIRED = (

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from claw_mediate.core.cost import ReceivedAnswer
-from tests.mediate.test_form_data import CONTENT_TYPE, form
-from tests.mediate.test_routing import CHAIN, TOKEN
+from tests.mediate.forms import CONTENT_TYPE, form
+from tests.mediate.providers.test_routing import CHAIN, TOKEN
 from tests.mediate.turns.other_pod import EMBEDDINGS, JSON, OtherPod, key, other_pod
 
 

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 
 from claw_mediate.core.http import Forward
 from claw_state.ownership import KeptObject
-from tests.mediate.test_routing import CHAIN, Pod
+from tests.mediate.providers.test_routing import CHAIN, Pod
 from tests.peers import bad_key
 from tests.turns.desk import tool
 from tests.wires import Body, responses

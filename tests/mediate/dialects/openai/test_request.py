@@ -1,0 +1,180 @@
+"""OpenAI chat completions, the runner's side: requests are edited and never
+rebuilt, or refused in one sentence.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from claw_mediate.core.json_splice import JsonSpliceError
+from claw_mediate.core.types import ToolUse
+from claw_mediate.dialects.base import Additions, UnreadableRequestError
+from claw_mediate.dialects.openai import chat as openai_chat
+from tests.mediate.made import catalog, granted
+
+GET = granted("desk.get")
+
+
+def offered(body: bytes, woven: dict[int, bytes] | None = None) -> dict[ToolUse, bytes]:
+    request = openai_chat.read_request(body)
+    offer = openai_chat.build_request(
+        request, catalog(GET, native=request.declared_tools), Additions(woven or {})
+    )
+    return {use: offer(use).body for use in ToolUse}
+
+
+MANAGED = b'{"type":"function","function":{"name":"desk__get","description":"","parameters":{"type":"object"}}}'
+
+
+@pytest.mark.requirement("injection:tools-appended")
+@pytest.mark.parametrize(
+    ("tools", "after"),
+    [
+        (b"", b',"tools":[' + MANAGED + b"]}"),
+        (b', "tools" : null', b', "tools" : [' + MANAGED + b"]}"),
+        (b', "tools" : [ ]', b', "tools" : [ ' + MANAGED + b"]}"),
+        (b', "tools":[{"x": 1.0} ]', b', "tools":[{"x": 1.0} ,' + MANAGED + b"]}"),
+    ],
+)
+def test_managed_tools_follow_the_runners_own(tools: bytes, after: bytes) -> None:
+    assert (
+        offered(b'{"messages":[ ]' + tools + b"}")[ToolUse.AS_REQUESTED]
+        == b'{"messages":[ ]' + after
+    )
+
+
+@pytest.mark.requirement("injection:same-bytes")
+def test_the_same_manifest_gives_the_same_bytes() -> None:
+    body = b'{"messages":[]}'
+    assert offered(body) == offered(body)
+
+
+@pytest.mark.requirement("injection:tool-choice-released")
+@pytest.mark.parametrize(
+    ("choice", "as_asked", "released"),
+    [
+        ("auto", "auto", "auto"),
+        ("required", "required", "auto"),
+        ({"name": "desk.get"}, None, "auto"),
+        (
+            {"type": "function", "function": {"name": "shell"}},
+            {"type": "function", "function": {"name": "shell"}},
+            "auto",
+        ),
+        (
+            {"type": "function", "function": {"name": "desk.get"}},
+            {"type": "function", "function": {"name": "desk__get"}},
+            "auto",
+        ),
+        ({"type": "allowed_tools", "allowed_tools": {"mode": "auto"}}, None, None),
+        (
+            {"type": "allowed_tools", "allowed_tools": {"mode": "required"}},
+            None,
+            {"type": "allowed_tools", "allowed_tools": {"mode": "auto"}},
+        ),
+    ],
+)
+def test_a_choice_is_kept_at_first_and_released_if_forced(
+    choice: Any, as_asked: Any, released: Any
+) -> None:
+    body = json.dumps({"messages": [], "tool_choice": choice}).encode()
+    bodies = offered(body)
+    assert json.loads(bodies[ToolUse.AS_REQUESTED])["tool_choice"] == (as_asked or choice)
+    assert json.loads(bodies[ToolUse.RELEASED])["tool_choice"] == (released or choice)
+    assert json.loads(bodies[ToolUse.FORBIDDEN])["tool_choice"] == "none"
+    assert all(len(json.loads(body)["tools"]) == 1 for body in bodies.values())
+
+
+@pytest.mark.parametrize(
+    ("more", "bypass"),
+    [
+        ({"tool_choice": "none"}, "tool_choice_none"),
+        ({"n": 2}, "several_choices_not_mediated"),
+        ({"n": 1.5}, "several_choices_not_mediated"),
+        ({"n": "2"}, "several_choices_not_mediated"),
+        ({"n": 1}, None),
+        ({"n": None}, None),
+    ],
+)
+def test_a_request_that_is_not_mediated_has_the_reason(
+    more: dict[str, Any], bypass: str | None
+) -> None:
+    assert openai_chat.read_request(json.dumps({"messages": [], **more}).encode()).bypass == bypass
+
+
+@pytest.mark.requirement("injection:foreign-tools")
+def test_the_names_of_tools_of_any_type_are_declared() -> None:
+    tools = [
+        {"type": "function", "function": {"name": "a"}},
+        {"type": "custom", "custom": {"name": "b"}},
+        {"type": "namespace", "name": "c"},
+        {"type": "web_search"},
+        {"type": "function", "function": None},
+    ]
+    assert openai_chat.read_request(
+        json.dumps({"messages": [], "tools": tools}).encode()
+    ).declared_tools == ("a", "b", "c")
+
+
+@pytest.mark.requirement("wire:odd-content")
+@pytest.mark.parametrize(
+    "content",
+    ["5", "1e400", "{}", "[5]", '["a"]', '[{"text":5}]', "true", '[{"type":"new","x":[]}]'],
+)
+def test_a_content_of_an_unknown_form_passes_to_the_provider(content: str) -> None:
+    messages = ",".join(
+        f'{{"role":"{role}","content":{content}}}'
+        for role in ("system", "user", "assistant", "tool")
+    )
+    body = f'{{"messages":[{messages}]'.encode()
+    assert offered(body + b"}")[ToolUse.AS_REQUESTED].startswith(body)
+
+
+@pytest.mark.requirement("failure:bad-request")
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b"{",
+        b'{"messages":null}',
+        b'{"messages":[null]}',
+        b'{"messages":[],"tools":{}}',
+        b'{"messages":[],"tools":[null]}',
+        b'{"messages":[],"stream":"yes"}',
+        b'{"messages":[],"model":null}',
+        b'{"messages":[],"x":NaN}',
+        b'{"messages":[],"x":"\\ud800"}',
+        b'{"messages":[],"x":"\xff"}',
+        b'{"\xff":1,"messages":[]}',
+        b'{"messages":[{"content":"\xff"}]}',
+        b'{"messages":[],"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'\xef\xbb\xbf{"messages":[]}',
+        b'{"messages":[]} x',
+    ],
+)
+def test_a_body_that_is_no_request_is_refused_in_one_sentence(body: bytes) -> None:
+    with pytest.raises(UnreadableRequestError) as caught:
+        openai_chat.read_request(body)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.requirement("wire:repeated-member")
+@pytest.mark.parametrize("name", ["tools", "stream_options", "tool_choice", "stream"])
+def test_a_repeated_member_that_we_change_is_refused(name: str) -> None:
+    value = {"tools": "[]", "stream_options": "{}", "tool_choice": '"auto"', "stream": "true"}[name]
+    with pytest.raises(JsonSpliceError, match=f"'{name}' stands twice"):
+        offered(f'{{"messages":[],"{name}":{value},"{name}":{value}}}'.encode())
+
+
+@pytest.mark.requirement("loop:handoff-continuity")
+def test_hidden_messages_come_right_before_their_message() -> None:
+    body = b'{"messages":[ {"role":"user"} , {"role":"assistant","content":"x"}],"a":1e400}'
+    woven = offered(body, {1: b'{"h":1},{"h":2}'})[ToolUse.AS_REQUESTED]
+    assert woven.startswith(
+        b'{"messages":[ {"role":"user"} , {"h":1},{"h":2},{"role":"assistant","content":"x"}],"a":1e400'
+    )

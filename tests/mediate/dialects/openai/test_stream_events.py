@@ -1,0 +1,80 @@
+"""Keepalives and errors beside the chunks of a finished stream, read by the real ``openai`` SDK."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import openai
+import pytest
+
+from claw_mediate.dialects import sse
+from claw_mediate.dialects.base import StreamOpening
+from claw_mediate.dialects.openai import chat as openai_chat
+from claw_mediate.turns.response import stored_response
+from claw_state.journal import StoredResponse
+from tests.mediate.openai_sdk import chunks, final
+from tests.wires.openai import completion
+
+OPENING = StreamOpening("chatcmplturn", "asked-for", 7)
+ASKED = openai_chat.read_request(b'{"messages":[]}')
+
+
+def test_the_sdk_reads_on_after_keepalives() -> None:
+    alive = openai_chat.keepalive("claw round=1 waiting=desk.x\ndata: no", "comment", OPENING)
+    hello = b"".join(openai_chat.stream(json.dumps(completion("hello")).encode(), ASKED))
+    assert final(alive * 3 + hello).choices[0].message.content == "hello"
+
+
+@pytest.mark.requirement("stream:written-together")
+async def test_the_events_of_a_whole_answer_are_written_in_few_pieces() -> None:
+    asked = openai_chat.read_request(b'{"messages":[],"stream":true}')
+    body = json.dumps(completion("hello " * 5_000)).encode()
+    answer = stored_response(asked, openai_chat, StoredResponse(200, "application/json", body))
+    written = [chunk async for chunk in answer.chunks]
+    assert b"".join(written) == b"".join(openai_chat.stream(body, asked))
+    assert len(written) == 1 + len(b"".join(written)) // max(map(len, written))
+
+
+@pytest.mark.requirement("stream:one-id")
+@pytest.mark.parametrize(
+    "body", [completion("hello"), {"choices": [{"message": {"content": "hello"}}]}]
+)
+def test_a_stream_that_a_native_keepalive_opened_goes_on_under_its_id(body: dict[str, Any]) -> None:
+    alive = openai_chat.keepalive("k", "native", OPENING)
+    made = alive * 2 + b"".join(openai_chat.stream(json.dumps(body).encode(), ASKED, OPENING))
+    assert {(chunk.id, chunk.model, chunk.created) for chunk in chunks(made)} == {
+        ("chatcmplturn", "asked-for", 7)
+    }
+    assert all(len(chunk.choices) == 1 for chunk in chunks(made))
+    answer = final(made)
+    assert (answer.id, answer.model, answer.choices[0].message.content) == (
+        "chatcmplturn",
+        "asked-for",
+        "hello",
+    )
+
+
+@pytest.mark.requirement("stream:error-event")
+def test_an_error_after_the_headers_is_raised_by_the_sdk() -> None:
+    error = openai_chat.stream_error(
+        b'{"error":{"message":"it broke","type":"api_error","param":null,"code":"x"}}'
+    )
+    with pytest.raises(openai.APIError, match="it broke"):
+        chunks(openai_chat.keepalive("k", "comment", OPENING) + error)
+    assert error.endswith(sse.DONE)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"<html>", b"[]", b'{"error":null}', b"\xff", b"[" * 100_000, b'{"error":"\\ud800"}'],
+)
+def test_an_error_body_of_another_shape_is_not_passed_as_an_event(body: bytes) -> None:
+    assert openai_chat.error_body(body) is None
+
+
+def test_an_error_body_becomes_one_line() -> None:
+    assert (
+        openai_chat.error_body(b'{\n "error": {"message":\r\n "no"}}')
+        == b'{"error":{"message":"no"}}'
+    )

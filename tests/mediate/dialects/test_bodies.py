@@ -1,0 +1,120 @@
+"""Bodies of requests, for every dialect: what is edited in them, and what is not read twice."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from claw_mediate.core import json_splice
+from claw_mediate.core.types import ToolUse
+from claw_mediate.dialects.base import MAX_MESSAGES, UnreadableRequestError
+from claw_mediate.dialects.bodies import (
+    append_text,
+    decode_or_none,
+    decode_request,
+    encode,
+    insert_hidden_rounds,
+    request_variants,
+    unique_ids,
+)
+
+
+class Conversation(msgspec.Struct):
+    messages: list[Any]
+
+
+DECODER = msgspec.json.Decoder(Conversation)
+
+
+@pytest.mark.requirement("loop:handoff-continuity")
+def test_hidden_messages_are_inserted_right_before_their_message() -> None:
+    body = b'{"messages":[ {"n":0} , {"n":1}],"a":1e400}'
+    woven = insert_hidden_rounds(body, "messages", {0: b'{"h":0}', 1: b'{"h":1},{"h":2}'})
+    assert woven == b'{"messages":[ {"h":0},{"n":0} , {"h":1},{"h":2},{"n":1}],"a":1e400}'
+    assert insert_hidden_rounds(body, "messages", {}) is body
+
+
+@pytest.mark.requirement("wire:byte-fidelity")
+@pytest.mark.parametrize(
+    ("content", "longer"),
+    [
+        (b'"Be \\u0067ood."', b'"Be \\u0067ood.\\n\\nNew"'),
+        (b'""', b'"New"'),
+        (b"null", b'"New"'),
+        (b"[]", b'[{"type":"text","text":"New"}]'),
+        (b'[{"a":1.0}]', b'[{"a":1.0},{"type":"text","text":"New"}]'),
+    ],
+)
+def test_text_is_added_to_a_content_of_each_form(content: bytes, longer: bytes) -> None:
+    assert append_text(content, "New") == longer
+
+
+@pytest.mark.requirement("calls:ids")
+@pytest.mark.parametrize(
+    ("ids", "unique"),
+    [
+        (["a", "b"], ["a", "b"]),
+        (["a", "a", None], ["a", "call1", "call2"]),
+        (["", 7, ["x"]], ["call0", "call1", "call2"]),
+        ([], []),
+    ],
+)
+def test_a_missing_or_repeated_id_is_replaced_by_one_of_its_own(
+    ids: list[object], unique: list[str]
+) -> None:
+    assert unique_ids(ids, "call") == unique
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"messages":{}}',
+        b'{"messages":["\xff"]}',
+        b'{"messages":' + b"[" * 10**5,
+    ],
+)
+def test_a_body_that_is_no_request_is_refused_by_name(body: bytes) -> None:
+    with pytest.raises(UnreadableRequestError, match="the request is not a chat completion"):
+        decode_request(DECODER, body, "chat completion")
+
+
+def test_a_request_of_too_many_messages_is_refused() -> None:
+    body = encode({"messages": [0] * MAX_MESSAGES})
+    assert len(decode_request(DECODER, body, "chat completion").messages) == MAX_MESSAGES
+    with pytest.raises(UnreadableRequestError, match=str(MAX_MESSAGES)):
+        decode_request(DECODER, encode({"messages": [0] * (MAX_MESSAGES + 1)}), "x")
+
+
+def test_a_member_of_another_form_is_read_as_none() -> None:
+    decoder = msgspec.json.Decoder(list[int])
+    forms = [b"[1]", b'"1"', b"null", b"[" * 10**5]
+    assert [decode_or_none(decoder, msgspec.Raw(raw)) for raw in forms] == [[1], None, None, None]
+
+
+@pytest.mark.requirement("wire:byte-fidelity")
+def test_a_request_variant_is_built_once_and_only_when_asked_for() -> None:
+    body = json_splice.Object(b'{"messages":[{"n":0}],"a":1.0}')
+    asked: list[ToolUse] = []
+
+    def choice(use: ToolUse) -> dict[str, bytes | None]:
+        asked.append(use)
+        return {"tool_choice": encode(use.name)}
+
+    variants = request_variants(body, {"stream": b"false"}, choice)
+    assert asked == []
+    first = variants(ToolUse.FORBIDDEN)
+    assert variants(ToolUse.FORBIDDEN) is first
+    assert asked == [ToolUse.FORBIDDEN]
+    sent = first.with_messages([b'{"h":1}'])
+    assert json.loads(sent) == {
+        "messages": [{"n": 0}, {"h": 1}],
+        "a": 1.0,
+        "stream": False,
+        "tool_choice": "FORBIDDEN",
+    }

@@ -1,0 +1,81 @@
+"""Spending on a server: one that is gone, one that is slow, and windows that are short."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from claw_contract.secret import Secret
+from claw_state.spending import Charge, Reservation
+from claw_state.url import ServerAddress, StoreError
+from claw_state.valkey.client import ValkeyClient
+from claw_state.valkey.spending import ValkeySpending
+from tests.state.relay import Relay
+from tests.state.server import SharedState
+from tests.state.test_spending import budget, unexpected
+from tests.waiting import happens
+
+pytestmark = pytest.mark.requirement("budget:shared")
+
+
+async def test_a_request_is_not_counted_at_a_lost_server_and_a_lost_cost_is_reported(
+    shared: SharedState,
+) -> None:
+    spending = ValkeySpending(ValkeyClient(shared.place))
+    assert await spending.count_request("a", budget(max_requests=5)) is None
+    shared.kill()
+    with pytest.raises(StoreError):
+        await spending.count_request("a", budget(max_requests=5))
+    told: list[str] = []
+    spending.add_cost("a", budget(max_requests=5), Charge(1.0), told.append)
+    await spending.close()
+    assert len(told) == 1
+
+
+@pytest.mark.requirement("budget:runner-leaves")
+async def test_a_runner_that_leaves_while_a_slow_server_counts_leaves_no_reservation(
+    shared: SharedState,
+) -> None:
+    relay = Relay(shared.port)
+    spending = ValkeySpending(
+        ValkeyClient(
+            ServerAddress(Secret(f"redis://127.0.0.1:{relay.port}/0"), "relay"), timeout=10
+        )
+    )
+    limit = budget(limit_usd=1.0)
+    assert await spending.count_request("a", limit, Reservation("turn_0", "a", 0.0, 0.0)) is None
+    spending.add_cost(
+        "a", limit, Charge(0.5, reservation=Reservation("turn_0", "a", 0.0, 0.0)), unexpected
+    )
+    await happens(lambda: shared.asks("HLEN", "claw:a:a:held") == b":0\r\n", "the first is settled")
+
+    relay.holds()
+    counting = asyncio.ensure_future(
+        spending.count_request("a", limit, Reservation("turn_1", "a", 0.4, 0.4))
+    )
+    await happens(
+        lambda: shared.asks("HLEN", "claw:a:a:held") == b":1\r\n", "the second is reserved"
+    )
+    counting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await counting
+    relay.passes()
+    await spending.close()
+    relay.close()
+    assert shared.asks("HLEN", "claw:a:a:held") == b":0\r\n"
+
+
+@pytest.mark.requirement("budget:reserved")
+async def test_a_reservation_outlives_a_window_that_is_shorter_than_its_request(
+    shared: SharedState,
+) -> None:
+    spending, short = ValkeySpending(ValkeyClient(shared.place)), budget(limit_usd=1.0, window="1s")
+    reservation = Reservation("turn_1", "a", 0.4, 0.4)
+    assert await spending.count_request("a", short, reservation) is None
+    assert shared.asks("TTL", "claw:a:a:held") == b":120\r\n"
+
+    shared.asks("EXPIRE", "claw:a:a:held", "20")
+    assert await spending.renew([reservation]) == 1
+    assert shared.asks("TTL", "claw:a:a:held") == b":120\r\n"
+    await spending.close()
