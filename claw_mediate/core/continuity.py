@@ -38,10 +38,10 @@ right before must be the same.
 """
 
 import hashlib
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import pairwise
 from typing import NamedTuple, Self
 
 import msgspec
@@ -190,13 +190,14 @@ class Transcript:
         if not is_resent(text):
             return None
 
-        gap = Anchor(EMPTY_TEXT_KEY, self.before)
+        gap = Anchor(EMPTY_TEXT_KEY, self.before)  # Without this message itself
 
         plain, digest = _digest_of_text(text)
         self._last_user_step = len(self._steps)
         self._steps.append(_key_of_digest(plain, digest))
-        self._digests.append(digest[:_WHOLE_LENGTH] if len(parts) == 1 else _digest_of_parts(parts))
 
+        has_parts = len(parts) > 1
+        self._digests.append(_digest_of_parts(parts) if has_parts else digest[:_WHOLE_LENGTH])
         return gap
 
     @property
@@ -252,7 +253,7 @@ def place_rounds(
     """
     pairs = _find_pairs({**evidence.gaps, **evidence.anchors}, stored, session, evidence.blocks)
     matches = _choose(pairs)
-    if not evidence.blocks:
+    if not evidence.blocks or not matches:
         return matches
 
     places_of: dict[int, list[int]] = {}  # Id of rounds → all messages that they may have led to
@@ -262,16 +263,19 @@ def place_rounds(
     placed: dict[int, StoredRounds] = {}
     last_block = -1
     after_last_turn = 0  # The index after the messages of the turn that was placed last
-    for index, next_match in pairwise([*sorted(matches), None]):
-        assert index is not None
+    indexes = sorted(matches)
+    next_indexes = [*indexes[1:], math.inf]
+    for index, next_index in zip(indexes, next_indexes, strict=True):
         rounds = matches[index]
         block = evidence.block(index).start
-        placed[after_last_turn if block == last_block else block] = rounds
+        is_first_of_block = block != last_block
+        placed[block if is_first_of_block else after_last_turn] = rounds
 
+        # What this turn may have produced ends before the answer of the next one.
         own_places = [
             place
             for place in places_of[rounds.id]
-            if evidence.block(place).start == block and (next_match is None or place < next_match)
+            if place < next_index and evidence.block(place).start == block
         ]
         last_block = block
         after_last_turn = max(own_places) + 1
@@ -519,7 +523,7 @@ def _digest_of_parts(parts: Sequence[str]) -> str:
 
     A message of a single part, or of more than ``_MAX_PARTS``, has the digest of the whole only.
     """
-    texts = [text for part in parts if (text := _without_space(part))]
+    texts = [text for text in map(_without_space, parts) if text]
     whole = _digest(["".join(texts)])[:_WHOLE_LENGTH]
     if not 1 < len(texts) <= _MAX_PARTS:
         return whole

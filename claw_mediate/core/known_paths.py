@@ -538,7 +538,7 @@ class _CompiledRow(NamedTuple):
         values = found.groups()
         ids: dict[ObjectKind, str] = {}
         for name, value in zip(self.names, values, strict=True):
-            for kind in OBJECT_KINDS:
+            for kind in OBJECT_KINDS:  # A search, because a name is a text and a kind a literal
                 if kind == name:
                     ids[kind] = value
 

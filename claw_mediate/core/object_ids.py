@@ -350,7 +350,10 @@ _MAY_BE_OBJECTS: Final = frozenset({"container", "conversation"})
 
 
 def _ids_of(member: str, texts: Iterable[str]) -> Iterator[str]:
-    """Yield the ids in the texts of a member, whose name is folded."""
+    """Yield the ids in the texts of a member, whose name is folded.
+
+    An address that is too long yields its beginning, which is no object's id and so is refused.
+    """
     if member != "fileuri":
         yield from texts
         return

@@ -137,7 +137,7 @@ def fit_to_limit(
 
         if held > limit - len(latest):
             goal = min(limit // 2, limit - len(latest))
-            _make_room(kept, short, goal)
+            _make_room(kept, short, goal)  # First by summaries, then by leaving out
             held = _make_room(kept, lambda _: b"", goal)
 
         kept[index] = latest

@@ -403,14 +403,17 @@ class Budgets:
             return await self._spending.count_request(agent.id, budget)
 
         reservation = admission.reservation
+        is_never_refused = budget.behavior == "soft_alert"
         excess = await self._spending.count_request(agent.id, budget, reservation)
         for pause in _PAUSES:
-            if excess is None or not excess.is_reserved_only or budget.behavior == "soft_alert":
+            if excess is None or not excess.is_reserved_only or is_never_refused:
                 break
+
+            # What others have reserved may turn out to cost less.
             await asyncio.sleep(pause)
             excess = await self._spending.count_request(agent.id, budget, reservation)
 
-        if excess is None or budget.behavior == "soft_alert":
+        if excess is None or is_never_refused:
             admission.per_call = reservation.estimate
             self._under_way.add(reservation)
             if self._renewal is None or self._renewal.done():

@@ -429,7 +429,10 @@ def _subject(round_number: int, result: ToolResult) -> Subject:
 
 def _places(response: ModelResponse) -> dict[str, int]:
     """Return the place of each call by its id: the first one, if a model has used an id twice."""
-    return {call.id: place for place, call in reversed([*enumerate(response.calls)])}
+    places: dict[str, int] = {}
+    for place, call in enumerate(response.calls):
+        places.setdefault(call.id, place)
+    return places
 
 
 async def _final_result(task: asyncio.Future[ToolResult], call: ToolCall) -> ToolResult:

@@ -157,24 +157,27 @@ class RetryLookup:
             if past == "overtaken":
                 return past
 
-            if past is not None and past.is_alive:
+            if past is None:
+                if await self._journal.begin(turn_id, agent_id, known_by):
+                    return None
+            elif past.is_alive:
                 awaited = past.turn_id
-            elif (
-                past is not None
-                and past.turn_id not in {awaited, in_delivery}
-                and _may_be_delivered(past, known_by, says_retry=says_retry)
+            elif past.turn_id not in {awaited, in_delivery} and _may_be_delivered(
+                past, known_by, says_retry=says_retry
             ):
                 # The kernel may have just taken the answer, which is recorded a moment later: then
                 # this is a new turn.
                 in_delivery = past.turn_id
-            elif past is not None and (
-                found := await self._take(past, known_by, awaited, says_retry=says_retry)
-            ):
-                return found
-            elif (past is None or past.state not in _RESUMABLE) and (
-                await self._journal.begin(turn_id, agent_id, known_by)
-            ):
-                return None
+            else:
+                found = await self._take(past, known_by, awaited, says_retry=says_retry)
+                if found is not None:
+                    return found
+
+                # If another request resumed the attempt first, or began a turn first, then that is
+                # what the next look finds.
+                is_over = past.state not in _RESUMABLE
+                if is_over and await self._journal.begin(turn_id, agent_id, known_by):
+                    return None
 
             await asyncio.sleep(POLL_SECONDS)
 

@@ -203,8 +203,10 @@ class KeptObjects:
             return body
 
         # Of a response that was made in the background, this is the first answer with its output.
-        place = record.provider or asked.provider.name, record.key_label
-        await self._objects.save_given(asked.agent, [body], RESPONSE_SHAPE, *place)
+        provider = record.provider or asked.provider.name
+        await self._objects.save_given(
+            asked.agent, [body], RESPONSE_SHAPE, provider, record.key_label
+        )
 
         echo = ShownEcho(record.id, record.previous, record.tool_choice, record.instructions)
         return self._form.show_response(body, echo, _own_concealment(asked))

@@ -338,11 +338,7 @@ class TurnPipeline:
         entrance = self._entering.setdefault(place, _EntryLock())
         async with entrance.lock:
             while True:
-                while True:
-                    earlier = self._turns.find_in(incoming.agent.id, conversation)
-                    if earlier is None:
-                        break
-                    await asyncio.wait([earlier.task])
+                await self._wait_for_turns_here(incoming.agent.id, conversation)
 
                 # The turn that was waited for has changed the record of the conversation.
                 resolved = await self._ownership.resolve(incoming)
@@ -354,6 +350,13 @@ class TurnPipeline:
                     known_by = dataclasses.replace(known_by, latest_turn=latest)
                     return await self._enter(resolved, known_by)
                 await asyncio.sleep(POLL_SECONDS)
+
+    async def _wait_for_turns_here(self, agent_id: str, conversation: str) -> None:
+        """Wait until no turn of the conversation runs in this process."""
+        running = self._turns.find_in(agent_id, conversation)
+        while running is not None:
+            await asyncio.wait([running.task])
+            running = self._turns.find_in(agent_id, conversation)
 
     async def _is_elsewhere(
         self, incoming: DialectRequest, known_by: RequestFingerprint, turn_id: str
@@ -429,9 +432,10 @@ class TurnPipeline:
     async def _find_earlier(
         self, incoming: DialectRequest, known_by: RequestFingerprint, turn_id: str
     ) -> CompletedTurn | Resume | Literal["overtaken"] | StoreError | None:
-        """Find an earlier attempt.
+        """Return the answer of an earlier attempt, or the attempt to resume; None if there is none.
 
-        A journal that can't be read costs the memory of it; writes then don't run.
+        The error if the journal can't be read: the request is then a new turn, in which nothing
+        that may write is called.
         """
         request = incoming.request
         try:

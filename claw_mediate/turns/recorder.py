@@ -298,9 +298,11 @@ class Recorder:
 
         has_run = any(call.ran for past in rounds for call in past.results)
         limit = _body_limit(result, usage, has_run=has_run)
+        members = _common_members(context, context.view, result, limit)
+        if result.code is not None:
+            members["error"] = result.code
         entry = {
-            **_common_members(context, context.view, result, limit),
-            **({} if result.code is None else {"error": result.code}),
+            **members,
             "resumed": context.attempt == "resumed",
             "tools_offered": [offered.alias for offered in context.catalog.offered],
             "tools_withheld": _withheld(context.agent, _OVER_LIMIT, context.catalog.managed),
@@ -348,6 +350,10 @@ class Recorder:
         self, context: RequestContext, round_number: int, result: ToolResult
     ) -> None:
         tool = result.call.tool
+        session: dict[str, Any] = {}
+        if result.mcp is not None:
+            session = {"mcp": result.mcp.model_dump()}
+
         self._log.event(
             "tool_call",
             context.agent,
@@ -362,7 +368,7 @@ class Recorder:
             effect=tool.effect if tool else None,
             ran=result.ran,
             started=result.started,
-            **({} if result.mcp is None else {"mcp": result.mcp.model_dump()}),
+            **session,
         )
 
     def _log_response(
@@ -376,7 +382,9 @@ class Recorder:
         estimate: dict[str, float] = {}
         if usage.estimated_cost_usd is not None:
             estimate = {"estimated_cost_usd": usage.estimated_cost_usd}
-        error: dict[str, str] = {} if result.code is None else {"error": result.code}
+        error: dict[str, str] = {}
+        if result.code is not None:
+            error = {"error": result.code}
 
         self._event(
             context,
@@ -421,7 +429,10 @@ class Recorder:
             self._log.event("error", agent, turn_id=context.turn_id, error="history_cut")
 
         if watch is not None:
-            watch.on_end(appended.line if appended else redactor.document(encode_json(entry)))
+            if appended is not None:
+                watch.on_end(appended.line)
+            else:
+                watch.on_end(redactor.document(encode_json(entry)))
         if is_retained:
             self._retain(agent, entry, redactor)
 

@@ -409,6 +409,7 @@ class TurnRegistry:
         if turns:
             await asyncio.wait([each.task for each in turns], timeout=max(seconds, 0))
 
+        # Cancelled once, a turn still waits for its writes in flight; cancelled twice, it does not.
         for grace in (_GRACE_SECONDS, _GRACE_SECONDS / 2):
             unfinished = [each for each in turns if not each.task.done()]
             for each in unfinished:
@@ -438,12 +439,13 @@ class TurnRegistry:
         caller = CallContext(context.agent, context.turn_id, context.redactor, observer)
 
         async def ask_model(call: ModelCall) -> ModelResult:
-            # What a provider echoes must reach neither a service, as an argument, nor the next
-            # provider.
-            redacted = replace(call, read=lambda body: call.read(context.redactor.document(body)))
-            return await self._recorder.note_model_calls(
-                context, redacted, partial(peers.upstream.post, context.route)
-            )
+            def read(body: bytes) -> ModelResponse:
+                # What a provider echoes must reach neither a service, as an argument, nor the next
+                # provider.
+                return call.read(context.redactor.document(body))
+
+            post = partial(peers.upstream.post, context.route)
+            return await self._recorder.note_model_calls(context, replace(call, read=read), post)
 
         async def call_tool(call: ToolCall, key: str, seconds: float) -> ToolResult:
             started = now_rfc3339()

@@ -186,9 +186,10 @@ class _Peers:
             self.missing.append(f"what {call.canonical} answers in round {place[0]}")
             return tool_result.failure(call, NOT_RECORDED, "Nothing is recorded of this call.")
 
-        own = call.tool.annotations.timeout_ms
-        allowed = seconds if own is None else min(seconds, own / 1000)
-        if recorded.status is not None and recorded.latency_ms > allowed * 1000:
+        own_ms = call.tool.annotations.timeout_ms
+        allowed = seconds if own_ms is None else min(seconds, own_ms / 1000)
+        took_too_long = recorded.status is not None and recorded.latency_ms > allowed * 1000
+        if took_too_long:
             return replace(tool_result.timeout(call, allowed), latency_ms=recorded.latency_ms)
 
         limit = call.tool.annotations.max_result_bytes or self._agent.limits.result_bytes

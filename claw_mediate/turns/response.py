@@ -141,6 +141,7 @@ async def _events(running: RunningTurn, pace: Pace) -> AsyncGenerator[bytes]:
     opening = StreamOpening(own_id, context.view.model, int(time.time()))
 
     is_auto = pace.kind == "auto"
+    interval = None if pace.kind == "off" else pace.every
     next_event = time.monotonic() + (_SILENT_SECONDS if is_auto else 0)
     while not task.done():
         now = time.monotonic()
@@ -150,7 +151,8 @@ async def _events(running: RunningTurn, pace: Pace) -> AsyncGenerator[bytes]:
             next_event = now + (_EVENT_SECONDS if is_auto else 0)
         elif pace.kind in {"comment", "auto"}:
             yield dialect.keepalive(progress.note, "comment", opening)
-        await asyncio.wait([task], timeout=None if pace.kind == "off" else pace.every)
+
+        await asyncio.wait([task], timeout=interval)
 
     result = task.result()
     if not result.ok:

@@ -76,7 +76,8 @@ class KeptConversation:
 
         # The runner is shown the response that a tool ended, without its calls.
         is_last_shown = isinstance(outcome, Deliver) and outcome.terminal
-        self._hide(outcome.rounds[:-1] if is_last_shown else outcome.rounds)
+        hidden = outcome.rounds[:-1] if is_last_shown else outcome.rounds
+        self._hide(hidden)
 
         if isinstance(outcome, Deliver):
             results = outcome.rounds[-1].results if outcome.terminal else ()
@@ -88,6 +89,7 @@ class KeptConversation:
             pending = self._write_results(last.response, last.results, not_run)
             await self._save(last.response, pending)
         elif outcome.failure is not None and self._is_about_pending_results(outcome.failure):
+            # Omit the results next time, or send them again (see the table above).
             record = msgspec.structs.replace(self._record, is_disputed=not self._record.is_disputed)
             await self._save_record(self._route.requester.agent, record)
 
@@ -116,9 +118,8 @@ class KeptConversation:
         ``not_run`` answers a call without a result.
         """
         known = {result.call.id: result for result in results}
-        return self._join(
-            response, [known.get(call.id) or not_run(call) for call in response.calls]
-        )
+        answers = [known.get(call.id) or not_run(call) for call in response.calls]
+        return self._join(response, answers)
 
     def _join(self, response: ModelResponse, results: Sequence[ToolResult]) -> bytes:
         if not results:

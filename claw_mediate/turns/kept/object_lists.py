@@ -159,11 +159,15 @@ class ObjectLists:
                     entries.append((object_id, raw))
 
             is_enough = not before and len(entries) > asked.size
-            if is_enough or not has_more or not page or page[-1][0] == cursor:
+            if is_enough or not has_more or not page:
+                return entries
+
+            last_id = page[-1][0]
+            if last_id == cursor:  # The provider gives the same page again
                 return entries
             if size > _MAX_BYTES:
                 break
-            cursor = page[-1][0]
+            cursor = last_id
 
         raise FailedFetchError(too_large(asked.provider))
 
@@ -187,7 +191,10 @@ class ObjectLists:
 def _read_size(limit: str, kind: ObjectKind) -> int:
     if not limit:
         return _DEFAULT_SIZE.get(kind, 20)
-    if not (limit.isascii() and limit.isdecimal() and 0 < int(limit[:9]) <= _MAX_SIZE):
+
+    is_number = limit.isascii() and limit.isdecimal()
+    # Nine digits tell that a number is too large, however long it is.
+    if not is_number or not 0 < int(limit[:9]) <= _MAX_SIZE:
         raise UnreadableRequestError(f"'limit' is a whole number from 1 to {_MAX_SIZE}")
     return int(limit)
 
@@ -215,12 +222,15 @@ def _write_page(asked: _ListRequest, entries: list[tuple[str, bytes]]) -> bytes:
     if asked.cursor(asked.paging.before):
         page = entries[-asked.size :]
 
+    head = b'"object":"list",' if asked.paging.is_object else b""
+    data = b",".join(raw for _, raw in page)
     first_id = encode(page[0][0]) if page else b"null"
     last_id = encode(page[-1][0]) if page else b"null"
+    has_more = encode(len(entries) > len(page))
     return b'{%b"data":[%b],"first_id":%b,"last_id":%b,"has_more":%b}' % (
-        b'"object":"list",' if asked.paging.is_object else b"",
-        b",".join(raw for _, raw in page),
+        head,
+        data,
         first_id,
         last_id,
-        b"true" if len(entries) > len(page) else b"false",
+        has_more,
     )

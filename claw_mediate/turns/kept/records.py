@@ -68,6 +68,9 @@ def describe_delivered(
     shown = kept.form.ids_of_output(body) if pending else frozenset()
     hidden_ids = tuple(each for each in record.hidden_ids if each not in shown)
 
+    # Then the provider keeps another body, with calls that the runner never got.
+    differs_at_provider = bool(pending) and len(body) <= _MAX_DELIVERED
+
     earlier = list(context.view.evidence.anchors.values())[-_MAX_MARKS:]
     hidden_responses = tuple(
         past.response.id for past in rounds if past.response.id not in {"", response.id}
@@ -81,7 +84,7 @@ def describe_delivered(
         anchors=tuple(sorted(marks_of([*earlier, answer]))),
         hidden_responses=hidden_responses,
         pending_results=b",".join(pending),
-        delivered=body if pending and len(body) <= _MAX_DELIVERED else b"",
+        delivered=body if differs_at_provider else b"",
         hidden_ids=hidden_ids,
         managed_names=(*context.catalog.managed, *sorted(context.catalog.withdrawn)),
     )
