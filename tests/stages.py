@@ -18,6 +18,7 @@ STAGES: dict[str, tuple[str, ...]] = {
         "contract",
         "test_development.py",
         "test_examples.py",
+        "test_mirror.py",
         "test_requirements.py",
     ),
     "desk": ("mediate", "turns"),

@@ -15,10 +15,11 @@ from typing import Any
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Request, RunnerResponse
 from claw_mediate.mediator import Mediator
-from claw_mediate.settings import SETTINGS, Settings
+from claw_mediate.settings import Settings
 from claw_mediate.telemetry.event_log import EventLog
 from tests import raw
 from tests.failures.planted import AGENT_SECRET, PROVIDER_KEY, TOOL_TOKEN
+from tests.settings import default_settings
 from tests.wires import Wire
 
 AGENT = "analyst"
@@ -139,7 +140,7 @@ class ClockedPod:
         )
 
     def _mediator(self) -> Mediator:
-        values = {setting.name: setting.default for setting in SETTINGS}
+        values = default_settings()
         values |= {name: str(self.home / name) for name in ("context", "auth", "history")}
         values |= {"keepalive_first_ms": str(self.first_ms), "keepalive_ms": "60000"}
         base = f"{self.provider.url}/v1"

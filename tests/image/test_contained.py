@@ -289,7 +289,7 @@ def test_it_starts_before_its_keys_its_peers_and_their_names_are_there_and_works
     url = f"http://models:{deployed.provider.port}/v1"
     keyed = {"providers": {"openai": {"api_key": KEY, "base_url": url}}}
     (auth / "providers.json").write_text(json.dumps(keyed), encoding="utf-8")
-    assert deployed.answers("/ready") == 200
+    eventually(lambda: deployed.answers("/ready") == 200, "the key is found")
     assert refusal(deployed) == (502, "provider_unreachable")
 
     deployed.resolves(models="127.0.0.9")  # an address without a listener

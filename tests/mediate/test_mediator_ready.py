@@ -13,17 +13,18 @@ import pytest
 
 from claw_mediate.core.http import Request
 from claw_mediate.mediator import Mediator
-from claw_mediate.settings import SETTINGS, Settings
+from claw_mediate.settings import Settings
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.workers import worker as workers
 from claw_mediate.workers.worker import Place
+from tests.settings import default_settings
 
 pytestmark = pytest.mark.requirement("own:health-ready")
 
 
 @pytest.fixture
 async def mediator(tmp_path: Path) -> AsyncIterator[Mediator]:
-    values = {setting.name: setting.default for setting in SETTINGS}
+    values = default_settings()
     values |= {"state": str(tmp_path / "state.db")}
     values |= {name: str(tmp_path / name) for name in ("context", "auth", "history")}
     (tmp_path / "context").mkdir()
@@ -70,7 +71,7 @@ async def test_a_history_that_can_not_be_written_is_named_as_this_worker_has_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workers, "_current", [])
-    values = {setting.name: setting.default for setting in SETTINGS} | {"history": str(tmp_path)}
+    values = default_settings() | {"history": str(tmp_path)}
     (tmp_path / ".worker-2").touch()
     with socket.socket() as channel, socket.socket() as inner:
         workers.become(Place(2, 2, channel, inner))

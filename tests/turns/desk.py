@@ -23,11 +23,12 @@ from claw_mediate.agents.authenticate import Identity
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.http import Forward, Request, RunnerResponse
 from claw_mediate.mediator import Mediator
-from claw_mediate.settings import SETTINGS, Settings
+from claw_mediate.settings import Settings
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.turns.registry import Peers
 from claw_state.url import File
 from tests.events import known
+from tests.settings import default_settings
 from tests.turns.scripted import SERVICE, Headers, Model, Part, Services
 from tests.wires import Body, Said, Wire, anthropic, openai, openai_legacy, responses
 
@@ -104,12 +105,11 @@ class Desk:
         """
         self.model, self.services = Model(self), Services(self)
         self.grant(*DEFAULT_TOOLS)
-        values = {setting.name: setting.default for setting in SETTINGS}
+        values = default_settings()
         values |= {
             "context": str(home / "context"),
             "auth": str(home / "auth"),
             "history": str(home / "history"),
-            "file_look_ms": "0",
         }
         self.settings = Settings.of(values | {"keepalive_first_ms": "60000"})
         self.open()

@@ -16,10 +16,11 @@ from starlette.responses import JSONResponse, Response
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Request, RunnerResponse
 from claw_mediate.mediator import Mediator
-from claw_mediate.settings import SETTINGS, Settings
+from claw_mediate.settings import Settings
 from claw_mediate.telemetry.event_log import EventLog
 from tests.events import known
 from tests.peers import Service
+from tests.settings import default_settings
 from tests.waiting import eventually_async
 
 TOOL_TOKEN = "tool-token-planted-0002"
@@ -74,9 +75,8 @@ class BrokerPod:
             "providers": {"openai": {"base_url": "http://127.0.0.1:9/v1", "api_key": PROVIDER_KEY}}
         }
         (self.home / "auth" / "providers.json").write_text(json.dumps(file), encoding="utf-8")
-        values = {setting.name: setting.default for setting in SETTINGS}
+        values = default_settings()
         values |= {name: str(self.home / name) for name in ("context", "auth", "history")}
-        values["file_look_ms"] = "0"  # A changed file counts at once
         log = EventLog(lambda line: self.events.append(known(line)))
         self.mediator = Mediator(Settings.of(values | settings), log, {})
 

@@ -13,9 +13,10 @@ from claw_contract.secret import Secret
 from claw_mediate.core.http import Forward, RunnerResponse
 from claw_mediate.core.known_paths import PROXY_BASE, ApiBase, find_known_path
 from claw_mediate.http.headers import provider_headers
-from claw_mediate.settings import SETTINGS, Settings
+from claw_mediate.settings import Settings
 from tests.mediate.providers.test_routing import CHAIN
 from tests.mediate.turns.other_pod import EMBEDDINGS, JSON, OtherPod
+from tests.settings import default_settings
 from tests.turns.desk import WIRES
 
 OPENAI = ApiBase("openai", ("/v1",))
@@ -237,7 +238,7 @@ async def test_what_mints_credentials_is_refused_though_a_setting_opens_everythi
 def test_a_setting_that_names_what_can_t_be_opened_is_refused_at_the_start(
     entry: str, reason: str
 ) -> None:
-    values = {setting.name: setting.default for setting in SETTINGS}
+    values = default_settings()
     with pytest.raises(ValueError, match="cllama_paths") as caught:
         Settings.of(values | {"paths": f"GET /v1/skills,{entry}"})
     assert reason in str(caught.value)

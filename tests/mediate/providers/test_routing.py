@@ -20,10 +20,11 @@ from claw_mediate.core.http import Forward, Request, RunnerResponse
 from claw_mediate.core.model_names import NamedModel, find_named_models
 from claw_mediate.http.large_bodies import MAX_INLINE_BYTES
 from claw_mediate.mediator import Mediator
-from claw_mediate.settings import SETTINGS, Settings
+from claw_mediate.settings import Settings
 from claw_mediate.telemetry.event_log import EventLog
 from tests.events import known
 from tests.peers import Provider
+from tests.settings import default_settings
 from tests.turns.desk import WIRES, tool
 from tests.waiting import eventually_async
 from tests.wires import Wire
@@ -48,9 +49,9 @@ class TwoProvidersPod:
 
     def open(self) -> None:
         self.provider.start()
-        values = {setting.name: setting.default for setting in SETTINGS}
+        values = default_settings()
         values |= {"context": str(self.home / "context"), "auth": str(self.home / "auth")}
-        values |= {"history": str(self.home / "history"), "file_look_ms": "0", **self.settings}
+        values |= {"history": str(self.home / "history"), **self.settings}
         (self.home / "auth").mkdir()
         url, format_ = f"{self.provider.url}/v1", self.name
         second = {"base_url": url, "api_key": "sk-second", "api_format": format_}

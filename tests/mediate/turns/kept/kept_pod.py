@@ -17,11 +17,12 @@ from starlette.responses import JSONResponse, Response
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Forward, Request, RunnerResponse
 from claw_mediate.mediator import Mediator
-from claw_mediate.settings import SETTINGS, Settings
+from claw_mediate.settings import Settings
 from claw_mediate.telemetry.event_log import EventLog
 from claw_state.ownership import KeptObject
 from tests.events import known
 from tests.peers import Peer, Service
+from tests.settings import default_settings
 from tests.turns.desk import tool
 from tests.wires import Body
 from tests.wires.responses import function_call, message, response
@@ -110,7 +111,7 @@ class KeptPod:
         self.home = home
         self.api, self.second, self.service = KeepingApi(), KeepingApi(), Service()
         self.events: list[Body] = []
-        self.settings = {setting.name: setting.default for setting in SETTINGS}
+        self.settings = default_settings()
         self.settings |= {name: str(home / name) for name in ("context", "auth", "history")}
 
     def open(self, **settings: str) -> None:
