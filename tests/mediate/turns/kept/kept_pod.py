@@ -113,6 +113,7 @@ class KeptPod:
         self.events: list[Body] = []
         self.settings = default_settings()
         self.settings |= {name: str(home / name) for name in ("context", "auth", "history")}
+        self.settings["file_look_ms"] = "0"  # A changed file counts at once
 
     def open(self, **settings: str) -> None:
         (self.home / "auth").mkdir()
