@@ -52,7 +52,7 @@ async def streamed(
     Return response and stream.
     """
     gate = desk.services.gates[called] = asyncio.Event()
-    exchange = await desk.mediator.exchange(desk._admitted(), desk._request())
+    exchange = await desk.mediator.exchange(desk.identity(), desk.request())
     assert isinstance(exchange, RunnerResponse)
     chunks = b""
     async for chunk in exchange.chunks:

@@ -197,7 +197,7 @@ class Desk:
     async def turn(self) -> str:
         """Send the runner's messages; return the picture of the turn."""
         self.lines, self.model.known = [], 0
-        exchange = await self.mediator.exchange(self._admitted(), self._request())
+        exchange = await self.mediator.exchange(self.identity(), self.request())
         if isinstance(exchange, Forward):
             self.draw(
                 "cllama → model",
@@ -209,10 +209,10 @@ class Desk:
                 raise self.model.fault
             if exchange.on_delivered is not None and self.listens:
                 await exchange.on_delivered()
-            self._answered(exchange, body)
+            self.note_answer(exchange, body)
         return "\n" + "\n".join(self.lines) + "\n"
 
-    def _answered(self, exchange: RunnerResponse, body: bytes) -> None:
+    def note_answer(self, exchange: RunnerResponse, body: bytes) -> None:
         self.status, self.answered_with = exchange.status, dict(exchange.headers)
         error = (
             self.wire.stream_error(body)
@@ -281,7 +281,7 @@ class Desk:
             parts.append(f"{owner}:{shown}{'' if call.arguments == '{}' else call.arguments}")
         return " ".join(parts) or "nothing"
 
-    def _admitted(self) -> Identity:
+    def identity(self) -> Identity:
         admitted = self.mediator.admit(
             Request("POST", self.wire.PATH, [("authorization", f"Bearer {self.token}")], b"")
         )
@@ -289,7 +289,7 @@ class Desk:
         assert isinstance(admitted.agent, Agent)
         return admitted
 
-    def _request(self) -> Request:
+    def request(self) -> Request:
         body = self.wire.request(self.messages, self.native, stream=self.stream, more=self.more)
         headers = [("authorization", f"Bearer {self.token}"), *self.headers.items()]
         return Request("POST", self.wire.PATH, headers, json.dumps(body).encode())

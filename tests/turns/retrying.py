@@ -21,7 +21,7 @@ async def failed_after_a_trade(desk: Desk, words: str = "Buy") -> str:
 
 async def answer(desk: Desk) -> bytes:
     """Return the answer to one more runner that sends the same request."""
-    exchange = await desk.mediator.exchange(desk._admitted(), desk._request())
+    exchange = await desk.mediator.exchange(desk.identity(), desk.request())
     assert isinstance(exchange, RunnerResponse)
     body = b"".join([chunk async for chunk in exchange.chunks])
     if exchange.on_delivered is not None:

@@ -75,6 +75,7 @@ class BrokerPod:
         (self.home / "auth" / "providers.json").write_text(json.dumps(file), encoding="utf-8")
         values = {setting.name: setting.default for setting in SETTINGS}
         values |= {name: str(self.home / name) for name in ("context", "auth", "history")}
+        values["file_look_ms"] = "0"  # What a test writes counts at once
         log = EventLog(lambda line: self.events.append(known(line)))
         self.mediator = Mediator(Settings.of(values | settings), log, {})
 

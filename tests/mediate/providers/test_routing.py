@@ -50,7 +50,8 @@ class Pod:
         self.provider.start()
         values = {setting.name: setting.default for setting in SETTINGS}
         values |= {"context": str(self.home / "context"), "auth": str(self.home / "auth")}
-        values |= {"history": str(self.home / "history"), **self.settings}
+        # What a test writes counts at once.
+        values |= {"history": str(self.home / "history"), "file_look_ms": "0", **self.settings}
         (self.home / "auth").mkdir()
         url, format_ = f"{self.provider.url}/v1", self.name
         second = {"base_url": url, "api_key": "sk-second", "api_format": format_}

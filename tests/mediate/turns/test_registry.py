@@ -77,7 +77,7 @@ async def test_the_last_runner_to_leave_a_stream_before_its_first_chunk_ends_the
     desk.services.gates["desk.quote"] = asyncio.Event()
     desk.messages = [desk.wire.user("Look")]
     desk.model_says(("desk.quote", {}))
-    exchanges = [await desk.mediator.exchange(desk._admitted(), desk._request()) for _ in range(2)]
+    exchanges = [await desk.mediator.exchange(desk.identity(), desk.request()) for _ in range(2)]
     runners = [
         ChunkSource(exchange.chunks)
         for exchange in exchanges

@@ -30,7 +30,7 @@ def keeps_alive(desk: Desk) -> None:
 
 
 async def begun(desk: Desk) -> RunnerResponse:
-    exchange = await desk.mediator.exchange(desk._admitted(), desk._request())
+    exchange = await desk.mediator.exchange(desk.identity(), desk.request())
     assert isinstance(exchange, RunnerResponse)
     return exchange
 

@@ -126,7 +126,7 @@ async def test_a_compaction_gets_the_hidden_rounds_and_no_tools(codex: Desk) -> 
     codex.model_says("You have fifty.")
     await codex.asks("How much?")
     codex.messages.append({"type": "compaction_trigger"})
-    exchange = await codex.mediator.exchange(codex._admitted(), codex._request())
+    exchange = await codex.mediator.exchange(codex.identity(), codex.request())
     assert isinstance(exchange, Forward)
     assert exchange.body is not None
     sent = json.loads(exchange.body)

@@ -19,8 +19,8 @@ from tests.wires import Body
 async def posts(desk: Desk, path: str, **more: Any) -> tuple[Forward, Body]:
     """Send the runner's conversation to a path; return the decision, and what the provider gets."""
     desk.more = more
-    request = replace(desk._request(), path=path)
-    decision = await desk.mediator.exchange(desk._admitted(), request)
+    request = replace(desk.request(), path=path)
+    decision = await desk.mediator.exchange(desk.identity(), request)
     assert isinstance(decision, Forward)
     return decision, json.loads(decision.body or request.body)
 
@@ -87,8 +87,6 @@ async def test_a_compaction_and_a_count_cannot_name_another_agents_objects(
     codex: Desk, path: str, named: Body
 ) -> None:
     codex.more = named
-    decision = await codex.mediator.exchange(
-        codex._admitted(), replace(codex._request(), path=path)
-    )
+    decision = await codex.mediator.exchange(codex.identity(), replace(codex.request(), path=path))
     assert isinstance(decision, RunnerResponse)
     assert decision.status == (400 if "previous_response_id" in named else 404)

@@ -38,7 +38,7 @@ def says(desk: Desk, response_id: str, *output: Body, **more: Any) -> None:
 
 async def asked(desk: Desk, body: Body | bytes) -> RunnerResponse | Forward:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return await desk.mediator.exchange(desk._admitted(), replace(desk._request(), body=raw))
+    return await desk.mediator.exchange(desk.identity(), replace(desk.request(), body=raw))
 
 
 async def refused(desk: Desk, previous: str) -> str:

@@ -111,6 +111,7 @@ class KeptPod:
         self.api, self.second, self.service = KeepingApi(), KeepingApi(), Service()
         self.events: list[Body] = []
         self.settings = {setting.name: setting.default for setting in SETTINGS}
+        self.settings["file_look_ms"] = "0"  # What a test writes counts at once
         self.settings |= {name: str(home / name) for name in ("context", "auth", "history")}
 
     def open(self, **settings: str) -> None:

@@ -305,7 +305,7 @@ async def test_equal_requests_that_wait_for_a_turn_elsewhere_all_get_its_answer(
     kept.services.gates["desk.trade"] = asyncio.Event()
 
     async def asked() -> bytes:
-        exchange = await kept.mediator.exchange(kept._admitted(), kept._request())
+        exchange = await kept.mediator.exchange(kept.identity(), kept.request())
         assert isinstance(exchange, RunnerResponse)
         body = b"".join([chunk async for chunk in exchange.chunks])
         if exchange.on_delivered is not None:
@@ -327,7 +327,7 @@ async def refused(desk: KeptDesk, conversation: object, words: str = "Hi") -> tu
     ``param`` of its refusal.
     """
     desk.messages, desk.more = [desk.wire.user(words)], {"conversation": conversation}
-    exchange = await desk.mediator.exchange(desk._admitted(), desk._request())
+    exchange = await desk.mediator.exchange(desk.identity(), desk.request())
     assert isinstance(exchange, RunnerResponse)
     error = json.loads(b"".join([chunk async for chunk in exchange.chunks]))["error"]
     return exchange.status, error["code"], error["param"]

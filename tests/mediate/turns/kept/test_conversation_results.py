@@ -119,7 +119,7 @@ async def test_a_request_that_is_not_mediated_sends_the_pending_results(kept: Ke
         {"conversation": "conv_1", "tool_choice": "none"},
     )
     for status in (500, 200):
-        exchange = await kept.mediator.exchange(kept._admitted(), kept._request())
+        exchange = await kept.mediator.exchange(kept.identity(), kept.request())
         assert isinstance(exchange, Forward)
         assert exchange.body is not None
         assert kinds(json.loads(exchange.body)["input"]) == ["output 7", "user: And?"]
@@ -139,7 +139,7 @@ async def test_a_compaction_and_a_count_stay_such_when_they_take_results_along(
 ) -> None:
     await failed_behind_a_trade(kept)
     kept.messages, kept.more = [kept.wire.user("And?")], {"conversation": "conv_1"}
-    exchange = await kept.mediator.exchange(kept._admitted(), replace(kept._request(), path=path))
+    exchange = await kept.mediator.exchange(kept.identity(), replace(kept.request(), path=path))
     assert isinstance(exchange, Forward)
     assert exchange.body is not None
     sent = json.loads(exchange.body)

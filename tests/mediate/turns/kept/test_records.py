@@ -61,7 +61,7 @@ async def test_a_request_without_input_gets_one_of_its_hidden_items_only(codex: 
     codex.messages = []
     body = {"model": "gpt-test", "previous_response_id": "resp_1", "stream": codex.stream}
     exchange = await codex.mediator.exchange(
-        codex._admitted(), replace(codex._request(), body=json.dumps(body).encode())
+        codex.identity(), replace(codex.request(), body=json.dumps(body).encode())
     )
     assert isinstance(exchange, RunnerResponse)
     assert codex.model.fault is None
@@ -110,7 +110,7 @@ async def test_an_id_that_went_out_before_the_response_was_there_is_mapped_to_th
     exchange, chunks = await streamed(
         codex, "desk.balance", lambda came: b"response.created" in came
     )
-    codex._answered(exchange, chunks)
+    codex.note_answer(exchange, chunks)
     early = final_response(
         chunks
     ).id  # The strict helper refuses a stream whose response changes its id
