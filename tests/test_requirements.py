@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.requirements import AREAS, REQUIREMENTS
+import pytest
+
+from tests.requirements import REQUIREMENTS, read_tables, table_of
 
 MARK = re.compile(r'requirement\(\s*((?:"[^"]+",?\s*)+)\)')
 
@@ -30,9 +32,36 @@ def test_no_test_names_an_unknown_requirement() -> None:
     } == {}
 
 
-def test_no_id_stands_in_two_areas() -> None:
-    assert len(REQUIREMENTS) == sum(len(area) for area in AREAS.values())
-
-
 def test_ids_are_area_and_behaviour() -> None:
     assert [name for name in REQUIREMENTS if not re.fullmatch(r"[a-z]+(:[a-z0-9-]+)+", name)] == []
+
+
+def test_each_requirement_is_in_the_table_of_its_page() -> None:
+    assert {
+        name: requirement.table
+        for name, requirement in REQUIREMENTS.items()
+        if requirement.table != table_of(requirement.source)
+    } == {}
+
+
+SOUND = '["docs/spec/mcp.md"]\n"mcp:a" = "It works."\n'
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "reason"),
+    [
+        (SOUND, SOUND, r"mcp:a is in first\.toml and second\.toml"),
+        (SOUND + '["docs/mcp.md"]\n"mcp:a" = "Again."\n', "", r"in first\.toml and first\.toml"),
+        (SOUND + '"mcp:a" = "Again."\n', "", "overwrite"),
+        ('"mcp:a" = "It works."\n', "", "stands under no source"),
+        ('["docs/spec/mcp.md"]\n"mcp:a" = ""\n', "", "is no sentence"),
+        ('["docs/spec/mcp.md"]\n"mcp:a" = 1\n', "", "is no sentence"),
+    ],
+)
+def test_an_id_that_stands_twice_or_without_a_sentence_is_an_error(
+    tmp_path: Path, first: str, second: str, reason: str
+) -> None:
+    (tmp_path / "first.toml").write_text(first, encoding="utf-8")
+    (tmp_path / "second.toml").write_text(second, encoding="utf-8")
+    with pytest.raises(ValueError, match=reason):
+        read_tables(tmp_path)

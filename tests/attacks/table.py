@@ -278,9 +278,9 @@ ATTACKS = (
             "loop:terminates-on-the-wire",
             "redactor:cost",
             "redactor:kept",
-            "veil:cost",
-            "veil:reports",
-            "shadow:bounded",
+            "redaction:cost",
+            "redaction:reports",
+            "hidden:bounded",
         ),
     ),
     Attack(

@@ -11,7 +11,7 @@ from claw_mediate.mitm.flow_state import FlowRedaction, PendingRequest, state_of
 from tests.proxy.looking import tflow
 
 
-@pytest.mark.requirement("shadow:recorded")
+@pytest.mark.requirement("hidden:recorded")
 def test_a_flow_of_a_file_shares_nothing_with_the_flow_of_its_id() -> None:
     live, loaded = tflow.tflow(), tflow.tflow()
     loaded.id, loaded.live = live.id, False
@@ -22,7 +22,7 @@ def test_a_flow_of_a_file_shares_nothing_with_the_flow_of_its_id() -> None:
     assert flow_state.flows_awaiting("turn_1") == [live]
 
 
-@pytest.mark.requirement("shadow:recorded")
+@pytest.mark.requirement("hidden:recorded")
 def test_a_flow_that_is_sent_again_is_decided_about_anew() -> None:
     flow = tflow.tflow()
     state_of(flow).verdict, state_of(flow).runner_left = "forward", True
@@ -31,7 +31,7 @@ def test_a_flow_that_is_sent_again_is_decided_about_anew() -> None:
     assert state_of(flow) == flow_state.FlowState()
 
 
-@pytest.mark.requirement("veil:over")
+@pytest.mark.requirement("redaction:over")
 async def test_a_state_goes_when_its_request_is_over_and_nothing_more_is_sent() -> None:
     flow = tflow.tflow()
     state = state_of(flow)

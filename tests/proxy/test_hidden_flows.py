@@ -45,7 +45,7 @@ def about(flow: Any) -> tuple[Any, ...]:
     return flow.metadata["claw.kind"], flow.metadata["claw.round"], flow.metadata.get("claw.tool")
 
 
-@pytest.mark.requirement("shadow:flows")
+@pytest.mark.requirement("hidden:flows")
 @pytest.mark.parametrize("stream", [False, True])
 def test_each_hidden_round_and_call_is_a_flow_that_names_its_parent(
     looked_at: Saved, stream: bool
@@ -84,7 +84,7 @@ def test_each_hidden_round_and_call_is_a_flow_that_names_its_parent(
     assert json.loads(parent.metadata["claw.entry"]) == pod.history("analyst")[-1]
 
 
-@pytest.mark.requirement("shadow:filters")
+@pytest.mark.requirement("hidden:filters")
 def test_filters_find_what_was_asked_for_a_turn(looked_at: Saved) -> None:
     pod = looked_at.pod
     pod.service.routes["GET", "/balance"] = JSONResponse({"usd": 1})
@@ -98,7 +98,7 @@ def test_filters_find_what_was_asked_for_a_turn(looked_at: Saved) -> None:
     assert len(looked_at.found(f"~marker llama & ~meta {turn}")) == 1
 
 
-@pytest.mark.requirement("shadow:destination")
+@pytest.mark.requirement("hidden:destination")
 def test_a_request_at_the_base_url_is_shown_with_the_provider_that_was_asked(
     looked_at: Saved,
 ) -> None:
@@ -114,7 +114,7 @@ def test_a_request_at_the_base_url_is_shown_with_the_provider_that_was_asked(
     assert children[0].metadata["claw.provider"] == "openai"
 
 
-@pytest.mark.requirement("shadow:failures")
+@pytest.mark.requirement("hidden:failures")
 def test_what_fails_is_a_flow_with_its_error_and_each_try_is_one(looked_at: Saved) -> None:
     pod = looked_at.pod
     pod.service.routes["GET", "/balance"] = JSONResponse({"why": "tired"}, status_code=500)
@@ -132,7 +132,7 @@ def test_what_fails_is_a_flow_with_its_error_and_each_try_is_one(looked_at: Save
     ]
 
 
-@pytest.mark.requirement("shadow:failures")
+@pytest.mark.requirement("hidden:failures")
 def test_a_runner_that_leaves_ends_its_hidden_requests_and_its_turn_is_told(
     looked_at: Saved,
 ) -> None:
@@ -162,7 +162,7 @@ def test_a_runner_that_leaves_ends_its_hidden_requests_and_its_turn_is_told(
     assert json.loads(parent.metadata["claw.entry"])["status_code"] == 499
 
 
-@pytest.mark.requirement("shadow:failures")
+@pytest.mark.requirement("hidden:failures")
 def test_what_an_earlier_attempt_did_is_shown_as_recorded(looked_at: Saved) -> None:
     pod = looked_at.pod
     pod.service.routes["GET", "/balance"] = JSONResponse({"usd": 7})
@@ -187,7 +187,7 @@ def test_what_an_earlier_attempt_did_is_shown_as_recorded(looked_at: Saved) -> N
     ]
 
 
-@pytest.mark.requirement("shadow:flows")
+@pytest.mark.requirement("hidden:flows")
 def test_a_runner_that_joins_a_turn_is_shown_with_it(looked_at: Saved) -> None:
     pod, go = looked_at.pod, threading.Event()
 
@@ -213,7 +213,7 @@ def test_a_runner_that_joins_a_turn_is_shown_with_it(looked_at: Saved) -> None:
     assert len(looked_at.found(f"! ~marker llama & ~meta {turn}")) == 3
 
 
-@pytest.mark.requirement("shadow:flows")
+@pytest.mark.requirement("hidden:flows")
 def test_a_tool_that_a_model_invents_moves_nobodys_cursor(looked_at: Saved) -> None:
     pod = looked_at.pod
     pod.provider.says(calls(("c1", "\x1b[2Jno\nsuch" + "x" * 500, {})), text("Oh."))
@@ -226,7 +226,7 @@ def test_a_tool_that_a_model_invents_moves_nobodys_cursor(looked_at: Saved) -> N
     assert len(invented.comment) < 300
 
 
-@pytest.mark.requirement("shadow:apart")
+@pytest.mark.requirement("hidden:apart")
 def test_turns_at_one_moment_keep_what_was_asked_for_them_apart(looked_at: Saved) -> None:
     pod, meet = looked_at.pod, threading.Barrier(2)
 
@@ -258,7 +258,7 @@ def test_turns_at_one_moment_keep_what_was_asked_for_them_apart(looked_at: Saved
         assert all(symbol in child.request.get_text() for child in children)
 
 
-@pytest.mark.requirement("shadow:dumper")
+@pytest.mark.requirement("hidden:dumper")
 def test_the_dumper_speaks_on_stderr_and_tells_no_secret(looked_at: Saved) -> None:
     pod = looked_at.pod
     pod.provider.says(text("Hi, once more."))
@@ -271,7 +271,7 @@ def test_the_dumper_speaks_on_stderr_and_tells_no_secret(looked_at: Saved) -> No
     assert pod.log()[-1]["type"] == "response"  # stdout is still one JSON object a line
 
 
-@pytest.mark.requirement("shadow:free")
+@pytest.mark.requirement("hidden:free")
 def test_where_nobody_looks_on_there_is_no_observer() -> None:
     savers = (dumper.Dumper(), save.Save(), savehar.SaveHar())
     with taddons.context(*savers) as context:
@@ -286,7 +286,7 @@ def test_where_nobody_looks_on_there_is_no_observer() -> None:
         assert hidden_flows.observe(tflow.tflow(), addon_state) is not None
 
 
-@pytest.mark.requirement("shadow:free")
+@pytest.mark.requirement("hidden:free")
 def test_where_nobody_looks_on_no_request_is_described() -> None:
     with NO_OBSERVER.observe(
         Subject("model", 1, "openai"), lambda: pytest.fail("it was described")

@@ -37,7 +37,7 @@ def ask(pod: Pod, words: str = "How am I doing?", **more: Any) -> Any:
     )
 
 
-@pytest.mark.requirement("shadow:live")
+@pytest.mark.requirement("hidden:live")
 def test_mitmweb_shows_what_is_asked_while_it_is_not_answered(shown: tuple[Pod, Mitmweb]) -> None:
     pod, web = shown
     go = threading.Event()
@@ -61,7 +61,7 @@ def test_mitmweb_shows_what_is_asked_while_it_is_not_answered(shown: tuple[Pod, 
     assert told(web.everything()) == []
 
 
-@pytest.mark.requirement("shadow:never-again")
+@pytest.mark.requirement("hidden:never-again")
 def test_a_hidden_request_is_not_sent_again_and_no_flow_has_a_credential(
     shown: tuple[Pod, Mitmweb],
 ) -> None:
@@ -87,7 +87,7 @@ def _status(web: Mitmweb, flow: dict[str, Any]) -> int:
     return int((now.get("response") or {}).get("status_code") or 0)
 
 
-@pytest.mark.requirement("shadow:bounded")
+@pytest.mark.requirement("hidden:bounded")
 def test_the_oldest_turns_go_with_their_hidden_flows_but_no_marked_one(
     shown: tuple[Pod, Mitmweb],
 ) -> None:

@@ -56,7 +56,7 @@ def answers(web: Mitmweb) -> dict[str, Any]:
     return {each["id"]: (each.get("response") or {}).get("status_code") for each in web.flows()}
 
 
-@pytest.mark.requirement("shadow:recorded")
+@pytest.mark.requirement("hidden:recorded")
 def test_flows_that_were_saved_are_shown_as_they_were(shown: tuple[Pod, Mitmweb]) -> None:
     pod, web = shown
     pod.service.routes["GET", "/balance"] = JSONResponse({"usd": 1})
@@ -72,7 +72,7 @@ def test_flows_that_were_saved_are_shown_as_they_were(shown: tuple[Pod, Mitmweb]
     assert min(did) > 0
 
 
-@pytest.mark.requirement("shadow:recorded")
+@pytest.mark.requirement("hidden:recorded")
 def test_a_request_of_another_proxys_file_is_not_made_though_its_token_is_good(
     shown: tuple[Pod, Mitmweb],
 ) -> None:
@@ -86,7 +86,7 @@ def test_a_request_of_another_proxys_file_is_not_made_though_its_token_is_good(
     assert told(web.everything()) == []
 
 
-@pytest.mark.requirement("shadow:recorded")
+@pytest.mark.requirement("hidden:recorded")
 def test_a_turn_under_way_does_not_end_with_the_copy_of_it_that_is_loaded(
     shown: tuple[Pod, Mitmweb],
 ) -> None:

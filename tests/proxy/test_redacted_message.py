@@ -46,7 +46,7 @@ def response(*cookies: str) -> http.Response:
     return made
 
 
-@pytest.mark.requirement("veil:edits")
+@pytest.mark.requirement("redaction:edits")
 @pytest.mark.parametrize("kept", [(0, 1, 2), (1, 2), (2, 0), (1,), (0, 1, 1)])
 @pytest.mark.parametrize("anew", [False, True])
 def test_headers_that_would_be_shown_alike_go_back_to_their_own_wherever_they_stand(
@@ -66,7 +66,7 @@ def test_headers_that_would_be_shown_alike_go_back_to_their_own_wherever_they_st
     ]
 
 
-@pytest.mark.requirement("veil:edits")
+@pytest.mark.requirement("redaction:edits")
 def test_a_header_made_of_dots_is_left_out_unless_it_came_with_them() -> None:
     message = request(
         ("cookie", "a=1"),
@@ -84,7 +84,7 @@ def test_a_header_made_of_dots_is_left_out_unless_it_came_with_them() -> None:
     )
 
 
-@pytest.mark.requirement("veil:edits")
+@pytest.mark.requirement("redaction:edits")
 @pytest.mark.parametrize("content", [f"key={KEY}".encode(), b"x" * (MAX_SHOWN + 1)])
 def test_an_unedited_body_is_restored_and_the_length_is_that_of_what_is_sent(
     content: bytes,
@@ -105,7 +105,7 @@ def test_an_unedited_body_is_restored_and_the_length_is_that_of_what_is_sent(
     assert originals.own_body(message) == b"edited"
 
 
-@pytest.mark.requirement("veil:forwarded")
+@pytest.mark.requirement("redaction:forwarded")
 def test_a_reason_phrase_that_holds_a_secret_is_shown_as_the_standard_one() -> None:
     message = http.Response.make(400)
     message.reason = f"bad key {KEY}"
@@ -114,7 +114,7 @@ def test_a_reason_phrase_that_holds_a_secret_is_shown_as_the_standard_one() -> N
     assert restore(message, originals).reason == f"bad key {KEY}"
 
 
-@pytest.mark.requirement("veil:edits")
+@pytest.mark.requirement("redaction:edits")
 def test_what_is_sent_again_has_no_dots_in_the_place_of_what_is_gone() -> None:
     with taddons.context(dumper.Dumper(), save.Save(), savehar.SaveHar(), part := addon()):
         flow = tflow.tflow(
@@ -133,7 +133,7 @@ def test_what_is_sent_again_has_no_dots_in_the_place_of_what_is_gone() -> None:
         assert flow.response.status_code == 403
 
 
-@pytest.mark.requirement("veil:over")
+@pytest.mark.requirement("redaction:over")
 async def test_nothing_is_kept_of_a_request_whose_runner_has_left() -> None:
     with taddons.context(dumper.Dumper(), save.Save(), savehar.SaveHar(), part := addon()):
         flow = tflow.tflow(req=request(("cookie", "a=1")), err=True)
@@ -144,7 +144,7 @@ async def test_nothing_is_kept_of_a_request_whose_runner_has_left() -> None:
         assert state_of(flow).redaction is None
 
 
-@pytest.mark.requirement("veil:beyond")
+@pytest.mark.requirement("redaction:beyond")
 @pytest.mark.parametrize("where", ["scheme", "sni", "alpn"])
 def test_a_secret_in_the_name_of_a_connection_reaches_nobody_and_is_not_shown(
     where: str,
@@ -167,7 +167,7 @@ def test_a_secret_in_the_name_of_a_connection_reaches_nobody_and_is_not_shown(
         assert KEY not in repr(flow.get_state())
 
 
-@pytest.mark.requirement("veil:over")
+@pytest.mark.requirement("redaction:over")
 def test_a_flow_of_a_file_is_shown_without_secrets_and_no_original_is_kept() -> None:
     with taddons.context(
         dumper.Dumper(), save.Save(), savehar.SaveHar(), part := addon()

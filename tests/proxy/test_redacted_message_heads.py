@@ -24,7 +24,7 @@ def of(fields: list[tuple[bytes, bytes]]) -> http.Request:
     return request
 
 
-@pytest.mark.requirement("veil:cost")
+@pytest.mark.requirement("redaction:cost")
 def test_thousands_of_credentials_are_hidden_with_one_search_for_a_few_of_them() -> None:
     tokens = [b"credential-%d" % number for number in range(4000)]
     request = of(
@@ -38,7 +38,7 @@ def test_thousands_of_credentials_are_hidden_with_one_search_for_a_few_of_them()
     assert redactor.searches <= 2
 
 
-@pytest.mark.requirement("veil:cost")
+@pytest.mark.requirement("redaction:cost")
 def test_a_megabyte_of_a_credential_is_hidden_and_looked_for_nowhere_else() -> None:
     request = of([(b"authorization", b"Bearer " + b"x" * 1_000_000), (b"cookie", b"own-cookie")])
     assert shown_tokens(request) == ["own-cookie", "own-cookie"]

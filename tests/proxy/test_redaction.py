@@ -61,7 +61,7 @@ def clear(planted: bytes) -> None:
     assert OWN.encode() not in planted
 
 
-@pytest.mark.requirement("veil:forwarded")
+@pytest.mark.requirement("redaction:forwarded")
 def test_a_key_is_only_on_the_wire_and_a_good_answer_is_unchanged(
     looked_at: Saved,
 ) -> None:
@@ -79,7 +79,7 @@ def test_a_key_is_only_on_the_wire_and_a_good_answer_is_unchanged(
     )
 
 
-@pytest.mark.requirement("veil:forwarded")
+@pytest.mark.requirement("redaction:forwarded")
 @pytest.mark.parametrize("agent_id", ["plain", "analyst"])
 def test_a_body_is_kept_without_secrets(looked_at: Saved, agent_id: str) -> None:
     pod = looked_at.pod
@@ -99,7 +99,7 @@ def test_a_body_is_kept_without_secrets(looked_at: Saved, agent_id: str) -> None
     assert "env says" in flow.request.get_text()
 
 
-@pytest.mark.requirement("veil:forwarded")
+@pytest.mark.requirement("redaction:forwarded")
 def test_a_packed_body_is_sent_unpacked_and_kept_without_secrets(looked_at: Saved) -> None:
     pod = looked_at.pod
     packed = gzip.compress(json.dumps({**CHAT, "user": PROVIDER_KEY}).encode())
@@ -115,7 +115,7 @@ def test_a_packed_body_is_sent_unpacked_and_kept_without_secrets(looked_at: Save
     assert b"Hi." in hidden(looked_at, "?packed").request.get_content(strict=False)
 
 
-@pytest.mark.requirement("veil:forwarded")
+@pytest.mark.requirement("redaction:forwarded")
 def test_a_stream_that_is_kept_all_the_same_is_kept_without_secrets(looked_at: Saved) -> None:
     pod = looked_at.pod
     pod.provider.says(JSONResponse({"file": PROVIDER_KEY}))
@@ -129,7 +129,7 @@ def test_a_stream_that_is_kept_all_the_same_is_kept_without_secrets(looked_at: S
     assert set(flow.response.json()) == {"file"}
 
 
-@pytest.mark.requirement("veil:refused")
+@pytest.mark.requirement("redaction:refused")
 @pytest.mark.parametrize("wrong", [False, True])
 @pytest.mark.parametrize("where", ["bearer", "key", "both", "odd", "cookie", "url", "packed"])
 def test_whoever_is_refused_has_shown_its_credential_to_nobody(
@@ -163,7 +163,7 @@ def test_whoever_is_refused_has_shown_its_credential_to_nobody(
     hidden(looked_at, f"refused={where}{wrong}")
 
 
-@pytest.mark.requirement("veil:beyond")
+@pytest.mark.requirement("redaction:beyond")
 def test_what_is_not_governed_is_sent_as_it_came_and_kept_without_credentials(
     looked_at: Saved,
 ) -> None:
@@ -185,7 +185,7 @@ def test_what_is_not_governed_is_sent_as_it_came_and_kept_without_credentials(
     hidden(looked_at, "/page")
 
 
-@pytest.mark.requirement("veil:beyond")
+@pytest.mark.requirement("redaction:beyond")
 @pytest.mark.parametrize("line", ["GET http://{}.invalid/name", "{} http://localhost/name"])
 def test_a_request_with_a_secret_in_its_host_or_method_reaches_nobody(
     looked_at: Saved, line: str
@@ -198,7 +198,7 @@ def test_a_request_with_a_secret_in_its_host_or_method_reaches_nobody(
     hidden(looked_at, f"/name?{line[0]}")
 
 
-@pytest.mark.requirement("veil:beyond")
+@pytest.mark.requirement("redaction:beyond")
 def test_a_tunnel_shows_no_credential(looked_at: Saved) -> None:
     pod = looked_at.pod
     basic = base64.b64encode(f"analyst:{SECRET}".encode()).decode()
@@ -214,7 +214,7 @@ def test_a_tunnel_shows_no_credential(looked_at: Saved) -> None:
     assert basic not in pod.said()
 
 
-@pytest.mark.requirement("veil:killed")
+@pytest.mark.requirement("redaction:killed")
 def test_the_file_of_a_killed_proxy_can_be_read_and_holds_no_secret(
     tmp_path_factory: Any,
 ) -> None:
@@ -248,7 +248,7 @@ def test_the_file_of_a_killed_proxy_can_be_read_and_holds_no_secret(
         assert told(found.file.read_bytes()) == []
 
 
-@pytest.mark.requirement("veil:mitmweb", "veil:reports")
+@pytest.mark.requirement("redaction:mitmweb", "redaction:reports")
 def test_mitmweb_tells_no_secret_in_flows_bodies_or_events(tmp_path_factory: Any) -> None:
     with peopled(tmp_path_factory.mktemp("pod")) as pod:
         web = Mitmweb()

@@ -95,7 +95,7 @@ def flow(looked_at: Wired, path: str) -> Any:
     )[-1]
 
 
-@pytest.mark.requirement("veil:errors")
+@pytest.mark.requirement("redaction:errors")
 @pytest.mark.parametrize(
     ("coding", "body", "readable"),
     [
@@ -122,7 +122,7 @@ def test_an_error_tells_no_key_whatever_it_is_packed_in(
     assert flow(looked_at, "?packed").response.status_code == 422
 
 
-@pytest.mark.requirement("veil:errors")
+@pytest.mark.requirement("redaction:errors")
 def test_an_error_without_a_body_gets_none_whatever_its_head_says(looked_at: Wired) -> None:
     looked_at.wire.forget()
     looked_at.wire.answers.put(
@@ -134,7 +134,7 @@ def test_an_error_without_a_body_gets_none_whatever_its_head_says(looked_at: Wir
         assert runner.ask(looked_at.head("GET /v1/models")).body == b"ok"
 
 
-@pytest.mark.requirement("veil:errors")
+@pytest.mark.requirement("redaction:errors")
 def test_an_error_tells_no_key_in_its_reason_header_names_or_cookies(
     looked_at: Wired,
 ) -> None:
@@ -151,7 +151,7 @@ def test_an_error_tells_no_key_in_its_reason_header_names_or_cookies(
     assert flow(looked_at, "?reason").response.reason == "Bad Request"
 
 
-@pytest.mark.requirement("veil:forwarded")
+@pytest.mark.requirement("redaction:forwarded")
 def test_what_a_forwarded_request_holds_of_others_is_sent_and_not_shown(looked_at: Wired) -> None:
     other = looked_at.pod.token("analyst").partition(":")[2]
     line = f"GET /v1/models?others&k={other}"
@@ -171,7 +171,7 @@ def test_what_a_forwarded_request_holds_of_others_is_sent_and_not_shown(looked_a
     )
 
 
-@pytest.mark.requirement("veil:edits")
+@pytest.mark.requirement("redaction:edits")
 def test_a_body_that_a_script_edits_is_sent_and_framed_as_edited(
     looked_at: Wired,
 ) -> None:
@@ -189,7 +189,7 @@ def test_a_body_that_a_script_edits_is_sent_and_framed_as_edited(
     assert seen.all("content-length") == [str(len(seen.body))]
 
 
-@pytest.mark.requirement("veil:edits")
+@pytest.mark.requirement("redaction:edits")
 def test_a_target_that_a_script_puts_together_from_dots_is_asked_of_nobody(
     looked_at: Wired,
 ) -> None:
@@ -202,7 +202,7 @@ def test_a_target_that_a_script_puts_together_from_dots_is_asked_of_nobody(
     assert looked_at.wire.seen == []
 
 
-@pytest.mark.requirement("veil:edits")
+@pytest.mark.requirement("redaction:edits")
 def test_of_two_cookies_a_script_takes_the_first_one_away(looked_at: Wired) -> None:
     said = answer("400 Bad Request", "set-cookie: first=1", "set-cookie: second=2", body=b"{}")
     assert asked(looked_at, looked_at.head("GET /v1/models?cookie"), said).all("set-cookie") == [
@@ -210,7 +210,7 @@ def test_of_two_cookies_a_script_takes_the_first_one_away(looked_at: Wired) -> N
     ]
 
 
-@pytest.mark.requirement("veil:beyond")
+@pytest.mark.requirement("redaction:beyond")
 def test_messages_of_a_websocket_are_shown_without_secrets_and_sent_as_they_are(
     looked_at: Wired,
 ) -> None:
@@ -251,7 +251,7 @@ def test_messages_of_a_websocket_are_shown_without_secrets_and_sent_as_they_are(
     )
 
 
-@pytest.mark.requirement("veil:forwarded")
+@pytest.mark.requirement("redaction:forwarded")
 def test_an_agent_whose_files_break_is_not_forgotten(looked_at: Wired) -> None:
     token, file = (
         looked_at.pod.token("analyst"),
@@ -265,7 +265,7 @@ def test_an_agent_whose_files_break_is_not_forgotten(looked_at: Wired) -> None:
     file.write_text(sound, encoding="utf-8")
 
 
-@pytest.mark.requirement("veil:beyond")
+@pytest.mark.requirement("redaction:beyond")
 @pytest.mark.parametrize("path", ["/v1/files", "/v1/chat/completions"])
 def test_a_method_that_is_a_secret_is_refused_at_the_base_url_too(
     looked_at: Wired, path: str
@@ -294,7 +294,7 @@ def unseen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wired]:
     wire.close()
 
 
-@pytest.mark.requirement("veil:beyond")
+@pytest.mark.requirement("redaction:beyond")
 def test_the_name_that_a_handshake_asks_for_is_told_without_secrets(unseen: Wired) -> None:
     secret = unseen.pod.token("plain").partition(":")[2]
     context = ssl._create_unverified_context()
@@ -306,7 +306,7 @@ def test_the_name_that_a_handshake_asks_for_is_told_without_secrets(unseen: Wire
     assert "'••••••.invalid'" in said[0]
 
 
-@pytest.mark.requirement("veil:forwarded")
+@pytest.mark.requirement("redaction:forwarded")
 def test_whoever_begins_to_look_on_in_the_middle_sees_no_secret_either(unseen: Wired) -> None:
     file = unseen.pod.home / "flows"
     said = answer("200 OK", f"x-echo: {PROVIDER_KEY}", body=b"ok")

@@ -45,21 +45,21 @@ def kept() -> Iterator[Kept]:
         yield Kept(shown, retention)
 
 
-@pytest.mark.requirement("shadow:bounded")
+@pytest.mark.requirement("hidden:bounded")
 def test_large_flows_go_sooner(kept: Kept) -> None:
     flows = [kept.passes() for _ in range(100)]
     assert 15 <= kept.view.store_count() <= 20
     assert kept.view.get_by_id(flows[-1].id) is flows[-1]
 
 
-@pytest.mark.requirement("shadow:bounded")
+@pytest.mark.requirement("hidden:bounded")
 def test_heads_count_as_bodies_do(kept: Kept) -> None:
     for _ in range(45):
         kept.passes(b"", head="x" * 500_000)
     assert kept.view.store_count() <= 4
 
 
-@pytest.mark.requirement("shadow:bounded")
+@pytest.mark.requirement("hidden:bounded")
 def test_what_is_under_way_or_marked_stays_with_all_that_belongs_to_it(kept: Kept) -> None:
     live, marked = (kept.passes() for _ in range(2))
     live.live, marked.marked = True, ":default:"
@@ -74,7 +74,7 @@ def test_what_is_under_way_or_marked_stays_with_all_that_belongs_to_it(kept: Kep
     assert [kept.view.get_by_id(flow.id) for flow in (live, child)] == [None, None]
 
 
-@pytest.mark.requirement("shadow:bounded")
+@pytest.mark.requirement("hidden:bounded")
 def test_small_flows_are_counted(kept: Kept) -> None:
     for _ in range(200):
         kept.passes(b"")

@@ -59,7 +59,7 @@ def turn(seen: Seen) -> TurnObserver:
     return TurnObserver(seen, "turn_1", "analyst", redactor(KEY))
 
 
-@pytest.mark.requirement("shadow:flows")
+@pytest.mark.requirement("hidden:flows")
 def test_a_request_is_seen_with_its_turn_and_without_the_turns_secrets(
     seen: Seen, turn: TurnObserver
 ) -> None:
@@ -71,14 +71,14 @@ def test_a_request_is_seen_with_its_turn_and_without_the_turns_secrets(
     assert KEY not in repr((seen.requests, seen.ends))
 
 
-@pytest.mark.requirement("shadow:flows")
+@pytest.mark.requirement("hidden:flows")
 def test_a_requests_own_redactor_hides_its_own_secrets(seen: Seen, turn: TurnObserver) -> None:
     with turn.observe(SUBJECT, lambda: ASKED, redactor(KEY, TOKEN)) as exchange:
         exchange.on_failure(f"no answer to {TOKEN}")
     assert TOKEN not in repr((seen.requests, seen.ends))
 
 
-@pytest.mark.requirement("shadow:flows")
+@pytest.mark.requirement("hidden:flows")
 def test_a_secret_that_is_spread_over_events_is_hidden(seen: Seen, turn: TurnObserver) -> None:
     halves = [KEY[:9], KEY[9:]]
     events = "".join(
@@ -90,7 +90,7 @@ def test_a_secret_that_is_spread_over_events_is_hidden(seen: Seen, turn: TurnObs
     assert [half for half in halves if half in body] == []
 
 
-@pytest.mark.requirement("shadow:failures")
+@pytest.mark.requirement("hidden:failures")
 def test_the_first_report_counts(seen: Seen, turn: TurnObserver) -> None:
     with turn.observe(SUBJECT, lambda: ASKED) as exchange:
         exchange.on_failure("broken")
@@ -99,7 +99,7 @@ def test_the_first_report_counts(seen: Seen, turn: TurnObserver) -> None:
     assert seen.ends == ["broken"]
 
 
-@pytest.mark.requirement("shadow:failures")
+@pytest.mark.requirement("hidden:failures")
 def test_a_request_that_is_given_up_is_told_so(seen: Seen, turn: TurnObserver) -> None:
     with turn.observe(SUBJECT, lambda: ASKED):
         pass
@@ -108,7 +108,7 @@ def test_a_request_that_is_given_up_is_told_so(seen: Seen, turn: TurnObserver) -
     assert seen.ends == [ABANDONED, ABANDONED]
 
 
-@pytest.mark.requirement("shadow:flows")
+@pytest.mark.requirement("hidden:flows")
 def test_what_was_not_made_is_seen_with_what_was_asked_for(seen: Seen, turn: TurnObserver) -> None:
     turn.report_not_made(SUBJECT, f'{{"key":"{KEY}"}}'.encode(), "no such tool")
     turn.report_replayed(SUBJECT, ResponseInfo(200, "", b"42"))
@@ -120,7 +120,7 @@ def test_what_was_not_made_is_seen_with_what_was_asked_for(seen: Seen, turn: Tur
     assert seen.ends[1].body == b"42"
 
 
-@pytest.mark.requirement("shadow:free")
+@pytest.mark.requirement("hidden:free")
 def test_without_an_observer_no_request_is_described() -> None:
     def describe() -> RequestInfo:
         raise AssertionError("nobody looks on")

@@ -72,7 +72,7 @@ def test_before_a_script_has_set_it_nothing_is_governed_but_the_base_url() -> No
     assert addon_state.governs(flow)
 
 
-@pytest.mark.requirement("veil:cost")
+@pytest.mark.requirement("redaction:cost")
 def test_long_paths_and_names_of_strangers_are_not_kept() -> None:
     tracemalloc.start()
     for number in range(20):
