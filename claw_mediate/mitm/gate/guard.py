@@ -45,11 +45,6 @@ _TOO_MANY_CONNECTIONS = (
     "this agent has too many connections, or requests under way; ask again when one is answered",
 )
 _RETRY_SECONDS = "2"
-_OVERFLOWS: dict[Limit, tuple[int, str, str]] = {
-    "one": _LARGER_THAN_ALL,
-    "agent": _AGENT_IS_FULL,
-    "process": _PROCESS_IS_FULL,
-}
 DOTTED_URL = (
     400,
     "credential_in_url",
@@ -114,9 +109,15 @@ def describe_overflow(limit: Limit, agent_id: str) -> str:
 
 def refuse_body(path: str, limit: Limit) -> RunnerResponse:
     """Return the refusal of a body for which there is no room."""
-    error = _OVERFLOWS[limit]
-    retry_after = "" if limit == "one" else _RETRY_SECONDS
-    return respond(error[0], build_error_body(path, *error), retry_after=retry_after)
+    match limit:
+        case "one":
+            return respond(_LARGER_THAN_ALL[0], build_error_body(path, *_LARGER_THAN_ALL))
+        case "agent":
+            body = build_error_body(path, *_AGENT_IS_FULL)
+            return respond(_AGENT_IS_FULL[0], body, retry_after=_RETRY_SECONDS)
+        case "process":
+            body = build_error_body(path, *_PROCESS_IS_FULL)
+            return respond(_PROCESS_IS_FULL[0], body, retry_after=_RETRY_SECONDS)
 
 
 def refuse_connection(path: str) -> RunnerResponse:
@@ -129,7 +130,14 @@ def refuse_connection(path: str) -> RunnerResponse:
 
 def refuse_rest(flow: http.HTTPFlow, limit: Limit) -> None:
     """Answer a flow whose body grew too large while it came in."""
-    refuse(flow, *_OVERFLOWS[limit])
+    match limit:
+        case "one":
+            refuse(flow, *_LARGER_THAN_ALL)
+        case "agent":
+            refuse(flow, *_AGENT_IS_FULL)
+        case "process":
+            refuse(flow, *_PROCESS_IS_FULL)
+
     if flow.response is not None and limit != "one":
         flow.response.headers["retry-after"] = _RETRY_SECONDS
 
