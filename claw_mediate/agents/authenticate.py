@@ -1,5 +1,6 @@
-"""Authentication of requests by the agent's token, compared in constant time
-(docs/spec/mediation.md section 2).
+"""Authentication of requests by the agent's token, compared in constant time.
+
+docs/spec/mediation.md section 2.
 """
 
 from dataclasses import dataclass
@@ -24,8 +25,9 @@ _MAX_DECODINGS = 8
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """An authenticated agent and its credential, which must not appear in anything that leaves the
-    proxy.
+    """An authenticated agent and its credential.
+
+    The credential must not appear in anything that leaves the proxy.
     """
 
     agent: Agent
@@ -36,11 +38,14 @@ class Identity:
 def authenticate(
     agents: AgentDirectory, request: Request, log: EventLog
 ) -> Identity | RunnerResponse:
-    """Return the agent, or the refusal: 401 for a missing or malformed credential, 403 for a wrong
-    one, 400 for one in the URL.
+    """Return the agent, or the refusal.
 
-    503 if it can't be found out now which agents there are. The log names the exact reason; the
-    client sees less.
+        401     the credential is missing or malformed
+        403     it is wrong
+        400     it stands in the URL
+        503     which agents there are can't be found out now
+
+    The log names the exact reason; the client sees less.
     """
     tokens = {token for token in (*_bearer_tokens(request), *request.header("x-api-key")) if token}
     if len(tokens) != 1:

@@ -1,9 +1,8 @@
-"""The pod's agents, each read from its context directory and again when a file changes
-(docs/spec/contract.md "Layout").
+"""The pod's agents, each read from its context directory and again when a file changes.
 
-A directory that can't be parsed disables its agent and no other. A malformed tool, or a context
-block that can't be placed, is left out. Each such problem is logged once for each version of the
-files.
+docs/spec/contract.md "Layout". A directory that can't be parsed disables its agent and no other. A
+malformed tool, or a context block that can't be placed, is left out. Each such problem is logged
+once for each version of the files.
 
 Only a directory that is not there means that there is no such agent. Any other failure to read (no
 descriptor is left, a disk fails) says nothing about the agent: it is raised, and what was read
@@ -130,8 +129,9 @@ class Agent:
 
 
 class FileDefect(NamedTuple):
-    """A defect of an agent's files: a broken file disables the agent, a tool or context block is
-    left out.
+    """A defect of an agent's files.
+
+    A broken file disables the agent; a tool or context block is left out.
     """
 
     kind: Literal["file", "tool", "context block"]
@@ -156,8 +156,7 @@ class AgentDirectory:
         on_change: Callable[[str], None] = lambda _agent_id: None,
         look_seconds: float = 0.0,
     ) -> None:
-        """``on_change`` is called with the id of an agent whose files have changed since it was
-        last found.
+        """``on_change`` is told the id of an agent whose files changed since it was last found.
 
         An agent's files are looked at once in ``look_seconds``; 0: whenever it is found.
         """
@@ -168,10 +167,10 @@ class AgentDirectory:
         self._cache: dict[str, _CachedAgent] = {}
 
     def find(self, agent_id: str) -> Agent | None:
-        """Return the agent by its current files; None if there is no such agent or its directory is
-        broken.
+        """Return the agent by its current files.
 
-        Raise ``UnreadableDirectoryError`` if that can't be found out now.
+        Return None if there is no such agent, or its directory is broken. Raise
+        ``UnreadableDirectoryError`` if that can't be found out now.
         """
         cached = self._cache.get(agent_id)
         if cached is not None and not cached.timer.is_due():
@@ -180,6 +179,8 @@ class AgentDirectory:
         if not is_agent_id(agent_id):
             return None
 
+        # A compilation replaces the whole tree of directories. What was read meanwhile may be of a
+        # tree that was just being removed, so it is read again.
         while True:
             tree = _tree_version(self._root)
             try:
@@ -189,6 +190,7 @@ class AgentDirectory:
             except (FileNotFoundError, NotADirectoryError):
                 if _tree_version(self._root) != tree:
                     continue
+
                 if self._cache.pop(agent_id, None) is not None:
                     self._on_change(agent_id)
                 return None
@@ -204,7 +206,6 @@ class AgentDirectory:
             finally:
                 os.close(directory)
 
-            # A tree that was replaced meanwhile may have been read while it was being removed.
             if _tree_version(self._root) == tree:
                 return self._load(agent_id, files, contents)
 

@@ -1,5 +1,6 @@
-"""The answers of the broker: an agent's native tools, and their calls
-(docs/spec/mcp.md "The broker").
+"""The answers of the broker: an agent's native tools, and their calls.
+
+docs/spec/mcp.md "The broker".
 """
 
 import hashlib
@@ -19,8 +20,9 @@ from claw_mediate.core.tool_call import read_arguments
 from claw_mediate.core.types import Arguments
 
 CALLER: Final[ContextVar[Caller]] = ContextVar("caller")
-"""The client of the HTTP request that is being answered; the tasks of its JSON-RPC request inherit
-it.
+"""The client of the HTTP request that is being answered.
+
+The tasks of its JSON-RPC request inherit it.
 """
 _SERVER_INFO = {"name": "clawdapus", "version": version("clawdapus")}
 _HINTS: Mapping[str, type] = {

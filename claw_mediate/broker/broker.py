@@ -1,9 +1,9 @@
-"""The MCP broker: ``/mcp/<agent>`` on the proxy's own listeners, for runners that call tools
-themselves (docs/spec/mcp.md).
+"""The MCP broker, for runners that call tools themselves (docs/spec/mcp.md).
 
-It serves an agent's tools with ``delivery: native``, and no others. The client is the agent whose
-token it sends: its path names that agent, its sessions are its own, and a page of another origin is
-refused, whatever token it has. Any Host is served.
+It is ``/mcp/<agent>`` on the proxy's own listeners, and serves an agent's tools with ``delivery:
+native``, and no others. The client is the agent whose token it sends: its path names that agent,
+its sessions are its own, and a page of another origin is refused, whatever token it has. Any Host
+is served.
 """
 
 import asyncio
@@ -80,8 +80,9 @@ class Broker:
         )
 
     def stop(self) -> None:
-        """End the streams of the server, which would keep the proxy from stopping; then, with the
-        last call, all sessions.
+        """End the streams of the server, which would keep the proxy from stopping.
+
+        With the last call, all sessions end.
         """
         self.end_streams()
         self._closing = asyncio.ensure_future(self._close_when_idle())
@@ -121,8 +122,9 @@ class Broker:
         await self._server.close()
 
     async def _watch(self) -> None:
-        """Look at the files of agents whose clients listen: they are told of a change even while
-        nobody sends a request.
+        """Look at the files of agents whose clients listen.
+
+        So these are told of a change even while nobody sends a request.
         """
         while agents := self._server.listening():
             for agent_id in agents:

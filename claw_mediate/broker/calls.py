@@ -1,9 +1,8 @@
-"""Native calls: each is a turn of its own, with one call and without a model
-(docs/spec/mcp.md "The broker").
+"""Native calls: each is a turn of its own, with one call and without a model.
 
-The rules are a turn's (``core/judge.py``): what answers a call without running it, how long it may
-take, how many run at once. A call that may write is journaled before it is sent, and not sent if
-that fails. Every call is one line of history.
+docs/spec/mcp.md "The broker". The rules are a turn's (``core/judge.py``): what answers a call
+without running it, how long it may take, how many run at once. A call that may write is journaled
+before it is sent, and not sent if that fails. Every call is one line of history.
 
     the client leaves    a call that reads is canceled; one that may write goes on to its end,
                          within its time
@@ -161,8 +160,9 @@ class NativeCalls:
             await asyncio.wait(list(self._running))
 
     async def finish(self, seconds: float, grace: float) -> None:
-        """Let running calls end for ``seconds``, then cut them off; ``grace`` is the time to record
-        that.
+        """Let running calls end for ``seconds``, then cut them off.
+
+        ``grace``: the time to record that.
         """
         if self._running:
             await asyncio.wait(list(self._running), timeout=max(seconds, 0))
@@ -289,8 +289,9 @@ def _observer_of(context: RequestContext) -> TurnObserver:
 
 
 def _cut_off(native: _NativeCall) -> ToolResult:
-    """Return the result of a call that is cancelled: its client has left it, or the proxy is being
-    stopped.
+    """Return the result of a call that is cancelled.
+
+    Its client has left it, or the proxy is being stopped.
     """
     if native.is_made and not native.may_write:
         return tool_result.canceled(native.call)

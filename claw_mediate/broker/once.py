@@ -1,9 +1,8 @@
-"""Requests that come again: the answer of a call by its session and its JSON-RPC id
-(docs/spec/mcp.md "The broker").
+"""Requests that come again: the answer of a call by its session and its JSON-RPC id.
 
-A client that lost its connection sends its request again. It gets the answer of the call that runs,
-or has run, and nothing is run twice. An id with other arguments is another call. Memory is bounded:
-the oldest answers are forgotten first.
+docs/spec/mcp.md "The broker". A client that lost its connection sends its request again. It gets
+the answer of the call that runs, or has run, and nothing is run twice. An id with other arguments
+is another call. Memory is bounded: the oldest answers are forgotten first.
 """
 
 import asyncio
@@ -58,8 +57,9 @@ class AnswerMemory:
             self._forget(key)
 
     def _count(self, key: RequestKey, call: asyncio.Task[bytes]) -> None:
-        """Count an answer that is there now, and forget the oldest while there are too many; the
-        latest stays.
+        """Count an answer that is there now, and forget the oldest while there are too many.
+
+        This answer stays, however long it is.
         """
         if self._calls.get(key) is not call:
             return

@@ -1,10 +1,10 @@
-"""MCP sessions that another worker has: a session lives in one process, and its requests may reach
-any (decision 0035).
+"""MCP sessions that another worker has.
 
-Its id begins with the number of its worker. A request for another's session goes there as it came,
-with the agent's token, since that worker's listener is an entrance like this one; the answer goes
-back as it comes. If that worker has died, another has its place and listener, and answers 404, as a
-proxy that was restarted does.
+A session lives in one process, and its requests may reach any (decision 0035). Its id begins with
+the number of its worker. A request for another's session goes there as it came, with the agent's
+token, since that worker's listener is an entrance like this one; the answer goes back as it comes.
+If that worker has died, another has its place and listener, and answers 404, as a proxy that was
+restarted does.
 """
 
 import re
@@ -41,9 +41,7 @@ class SessionRouter:
         self._pool = ConnectionPool(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), idle=_IDLE_SECONDS)
 
     def find(self, request: Request) -> int | None:
-        """Return the port of the worker that has the request's session; None where this one
-        decides.
-        """
+        """Return the port of the worker that has the session; None if this one decides."""
         if not self._others:
             return None
 

@@ -248,8 +248,9 @@ def place_rounds(
 ) -> dict[int, StoredRounds]:
     """Return the stored rounds, each by the index of the message that they go before.
 
-    That is the first message of their answer: the block's first message, or the first one after
-    every message that an earlier turn of the block could have produced.
+    That is the first message of their answer. A block may hold the answers of several turns: the
+    first answer begins with the block, each other one right after the last message that the turn
+    before it may have produced.
     """
     pairs = _find_pairs({**evidence.gaps, **evidence.anchors}, stored, session, evidence.blocks)
     matches = _choose(pairs)
@@ -400,9 +401,9 @@ def _may_match(
 ) -> bool:
     """Return True if nothing contradicts the match.
 
-    Another session does, and so does the lack of an equal digest of the messages before. But a
-    distinctive key needs no digest if only one stored turn has it (``alone``): the runner may have
-    replaced the messages before by a summary.
+    Two things contradict it: another session, and messages before of which none has an equal
+    digest. The second does not count for a distinctive key that only one stored turn has
+    (``alone``): the runner may have replaced the messages before by a summary.
     """
     names_sessions = bool(session and rounds.session)
     is_same_session = session == rounds.session

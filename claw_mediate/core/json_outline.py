@@ -109,6 +109,9 @@ class Outline:
         position = 0  # In the document: all before is read
         copied = 0  # In the document: all before is in ``parts``
         length = 0  # Of ``parts``
+
+        # The outline so far is ``parts`` and what is read but not copied yet, so its length is
+        # ``length + position - copied``.
         while position < size:
             window = min(position + _WINDOW, size)
             between = _BETWEEN.match(document, position, window)
@@ -126,7 +129,7 @@ class Outline:
                 self._starts.append(length)
                 self._spans.append((start, end))
                 length += _STAND_IN_LENGTH
-                copied = end
+                copied = end  # The closing quote is copied with what follows.
 
             if length + position - copied > max_bytes:
                 break

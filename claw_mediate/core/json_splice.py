@@ -310,10 +310,7 @@ class Object:
         return self._indexes.get(name)
 
     def _removals(self, removed: list[int]) -> list[Cut]:
-        """Return a cut for each removed member and one comma.
-
-        That is the comma after it, or, for the last members of the object, the one before them.
-        """
+        """Return the cuts that remove members, with the commas that would be left over."""
         if not removed:
             return []
 
@@ -322,6 +319,8 @@ class Object:
         while last_kept in removed:
             last_kept -= 1
 
+        # Before the last member that stays, each goes with the comma after it. Those at the end go
+        # together, with the comma before them.
         cuts: list[Cut] = [
             (members[index].at, members[index + 1].at, b"")
             for index in removed

@@ -261,7 +261,7 @@ class _Walk:
             member_place = _join(place, f".{name}") if place else name
             is_member_users = is_users or name in user_members
 
-            # The names that count at the top only may have any meaning deeper.
+            # Below the top, "agent" and the like may mean anything: only these words count there.
             has_meaning = is_top or _WORDS.search(name.casefold()) is not None
             yield from self._read_member(
                 name,
@@ -276,7 +276,8 @@ class _Walk:
     ) -> Iterator[NamedModel]:
         """Yield the models that a member names.
 
-        ``is_named``: its name alone makes its texts names of models, if it is one that may.
+        ``is_named``: its texts are models, if its name is one that may name them. Otherwise a
+        member with such a name is only counted.
         """
         is_text = isinstance(member, str)
         is_container = isinstance(member, (dict, list))

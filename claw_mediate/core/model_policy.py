@@ -119,7 +119,8 @@ class ProviderScope:
     def find(self, ref: str) -> Candidate | str | None:
         """Return the model that a ref names.
 
-        A string is a sentence that says why no request can use the ref. None: others can.
+        If no request can use the ref, return the reason, a sentence. If only requests like this
+        one can't, return None.
         """
         name, _, model = ref.partition("/")
         if not (name and model):

@@ -331,16 +331,18 @@ def _objects_of(
             for object_id in _ids_of(folded, map(restore, texts)):
                 yield NamedObject(kind, object_id, name)
 
+        # What is left is a source of an eval, which its ``type`` tells.
         if name.casefold() != "type" or not isinstance(value, str):
             continue
 
-        # A source of an eval: ``{"type": "file_id", "id": …}``
+        # ``{"type": "file_id", "id": …}``
         if value == "file_id":
             for other_name, own in members:
                 if other_name.casefold() == "id":
                     for text in _texts_of(own):
                         yield NamedObject("file", restore(text), "id")
 
+        # A source that needs no id, such as all stored completions
         if rules.reads_sources and value in _STORED_SOURCES:
             yield NamedObject(_STORED_SOURCES[value], value, name)
 

@@ -35,8 +35,9 @@ class KeptForm(Protocol):
     """The wire's form of what a provider keeps. A module satisfies it."""
 
     def ids_in(self, items: bytes) -> frozenset[str]:
-        """Return the ids of items (JSON, comma separated) and of the calls that they make or
-        answer.
+        """Return the ids of items (JSON, comma separated).
+
+        The ids of calls that they make or answer are among them.
         """
 
     def ids_of_output(self, body: bytes) -> frozenset[str]:
@@ -49,15 +50,15 @@ class KeptForm(Protocol):
         """
 
     def show_items(self, raw: Sequence[bytes], concealment: Concealment) -> list[bytes]:
-        """Return the items, oldest first, without hidden ones and without the reasoning that led
-        to nothing else.
+        """Return the items, oldest first, without the hidden ones.
+
+        Reasoning is hidden, too, if everything it led to is.
         """
 
     def read_page(self, body: bytes) -> tuple[list[bytes], str]:
-        """Return the items of a provider's page, and the id after which the next page begins: ""
-        after the last page.
+        """Return the items of a provider's page, and the id after which the next page begins.
 
-        Raise ``UnreadableResponseError``.
+        The id of the last page is "". Raise ``UnreadableResponseError``.
         """
 
     def write_page(self, items: Sequence[bytes], asked: Mapping[str, str]) -> bytes:
@@ -75,8 +76,9 @@ class KeptReferences(msgspec.Struct, frozen=True):
 
     form: KeptForm
     go_on_from: Callable[[str, bytes], bytes]
-    """Returns the body with the provider's own id of the previous response ("" leaves the
-    runner's), and with items (JSON, comma separated) before the runner's own.
+    """Returns the body with the provider's own id of the previous response, and with more items.
+
+    An id "" leaves the runner's. The items (JSON, comma separated) go before the runner's own.
     """
     previous_response: str = ""  # The id of the kept response that the request goes on from
     conversation: str = ""

@@ -1,5 +1,6 @@
-"""The proxy's additions to a system prompt: memory, context blocks, feeds and time
-(docs/spec/mediation.md section 8).
+"""The proxy's additions to a system prompt: memory, context blocks, feeds and time.
+
+docs/spec/mediation.md section 8.
 """
 
 import asyncio
@@ -131,8 +132,9 @@ class PromptContext:
         return sections
 
     def _time(self, agent: Agent) -> str:
-        """Return the original system's line, ``Current time: 2006-01-02 3:04 PM UTC (UTC)``; "" if
-        it is off.
+        """Return the line with the current time; "" if it is off.
+
+        Its form is the original system's: ``Current time: 2006-01-02 3:04 PM UTC (UTC)``.
         """
         if not self._time_line:
             return ""
@@ -150,6 +152,7 @@ class PromptContext:
             zone = None
 
         now = self._now().astimezone(zone or UTC)
+        # Not by ``%I`` and ``%p``: the first begins with a zero, the second depends on the locale.
         half = "AM" if now.hour < 12 else "PM"  # noqa: PLR2004 - noon
         clock = f"{now.hour % 12 or 12}:{now:%M} {half}"
         return f"Current time: {now:%Y-%m-%d} {clock} {now.tzname()} ({name})"

@@ -32,8 +32,9 @@ from claw_mediate.telemetry.event_log import EventLog
 
 _REDIRECTS = range(HTTPStatus.MULTIPLE_CHOICES, HTTPStatus.BAD_REQUEST)
 _RETRY_SECONDS = 10.0
-"""Pause after a failure, or the feed's TTL if shorter: otherwise every turn would wait for the feed
-again.
+"""Pause after a failure, or the feed's TTL if that is shorter.
+
+Without it, every turn would wait for the feed again.
 """
 
 
@@ -104,8 +105,9 @@ class FeedReader:
         clock: Callable[[], float] = time.monotonic,
         ask_workers: AskWorkers | None = None,
     ) -> None:
-        """``ask_workers`` is given where this proxy has several workers: when the source is gone,
-        each of them has what one of them has read.
+        """``ask_workers`` is given where this proxy has several workers.
+
+        When a source is gone, each of them then has what one of them has read.
         """
         self.limits = limits
         self._ask_workers = ask_workers
@@ -134,9 +136,7 @@ class FeedReader:
             await asyncio.wait(self._tasks)
 
     def reply(self, question: bytes) -> bytes:
-        """Return what another worker asked for: our copy of an agent's feed; empty if there is
-        none.
-        """
+        """Return our copy of a feed, for which another worker asks; empty if there is none."""
         asked = _read_question(question)
         entry = self._cache.get(asked.agent_id, {}).get(asked.url)
         if entry is None or entry.text is None:

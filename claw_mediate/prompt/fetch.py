@@ -1,8 +1,7 @@
-"""The client for feeds and memory services: bounded in time and bytes, with connections of each
-agent's own.
+"""The client for feeds and memory services, bounded in time and bytes.
 
-It follows no redirect and uses no proxy of the environment. A failure is one word and never an
-address: it reaches prompts and the log.
+Each agent has connections of its own. The client follows no redirect and uses no proxy of the
+environment. A failure is one word and never an address: it reaches prompts and the log.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""Memory: what a service recalls for a request, and what it is given to retain
-(docs/spec/mediation.md section 8).
+"""Memory: what a service recalls for a request, and what it is given to retain.
 
-A failing or slow service costs its memories and at most its time, never the turn. Both directions
-are redacted: the agent's own secrets by value, and anything that looks like a credential.
+docs/spec/mediation.md section 8. A failing or slow service costs its memories and at most its time,
+never the turn. Both directions are redacted: the agent's own secrets by value, and anything that
+looks like a credential.
 """
 
 import asyncio
@@ -235,8 +235,9 @@ def _read_memories(result: FetchResult) -> tuple[list[str], int, str | None]:
 
 
 def _memory_text(entry: Any) -> str | None:
-    """Return one memory as text for the model; None if it is malformed, empty or only repeats the
-    conversation.
+    """Return one memory as text for the model; None if it is rejected.
+
+    That is one that is malformed or empty, or that only repeats the conversation.
     """
     try:
         memory = msgspec.convert(entry, _RecalledMemory)

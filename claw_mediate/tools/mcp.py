@@ -93,7 +93,7 @@ class McpTransport:
                 await asyncio.wait(late)
 
     async def _run(self, managed: ManagedCall, connection: McpConnection) -> ToolResult:
-        """Make the call, and once more after 404 in a session that was known."""
+        """Make the call, and once more in a new session if the server does not know this one."""
         for may_repeat in (True, False):
             try:
                 session = await connection.open(managed.until)

@@ -133,7 +133,8 @@ def _is_equal(granted: Any, listed: Any, place: tuple[str, ...]) -> bool:
     if all(isinstance(each, str) for each in (*granted, *listed)):
         return sorted(granted) == sorted(listed)  # required, type, enum: their order means nothing
 
-    # The items of ``enum`` are values, of which nothing is ignored: as that of ``const``.
+    # The items of ``enum`` are plain values, like that of ``const``: no key in them is an
+    # annotation, so nothing is ignored.
     is_enum = place[-1:] == ("enum",)
     place_of_item = (*place, "const" if is_enum else "[]")
     for one, other in zip(granted, listed, strict=True):

@@ -1,9 +1,8 @@
-"""An agent's connection to one MCP server: its session, and the messages in it
-(docs/spec/mcp.md, "Tools over MCP").
+"""An agent's connection to one MCP server: its session, and the messages in it.
 
-A session is opened when it is first needed, kept, and shared by the agent's concurrent calls. What
-an answer of the server means is decided by ``claw_mcp.client_protocol``. Nothing is sent twice
-here: ``McpTransport`` repeats a call after 404.
+docs/spec/mcp.md "Tools over MCP". A session is opened when it is first needed, kept, and shared by
+the agent's concurrent calls. What an answer of the server means is decided by
+``claw_mcp.client_protocol``. Nothing is sent twice here: ``McpTransport`` repeats a call after 404.
 """
 
 import asyncio
@@ -136,8 +135,8 @@ class McpConnection:
     async def open(self, until: float) -> McpSession:
         """Return the session; open it, or read its list of tools again, if that is needed.
 
-        Raise ``SessionError``, also shortly before ``until`` (the loop's time), when the caller is
-        cut off: its call was certainly not sent.
+        Raise ``SessionError``, which says that the call was certainly not sent. It is also raised
+        shortly before ``until`` (the loop's time), because the caller is cut off then.
         """
         if self._session is not None and not self._is_list_stale:
             return self._session

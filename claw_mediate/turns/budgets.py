@@ -190,7 +190,8 @@ class Budgets:
         except StoreError as error:
             if admission is not None:
                 admission.reservation = None
-            return self._unavailable(agent, request, view.model, error) or admission
+            refusal = self._unavailable(agent, request, view.model, error)
+            return refusal or admission
 
         if excess is None:
             return admission
@@ -389,8 +390,8 @@ class Budgets:
         estimate = needed = 0.0
         if price is not None:
             estimate = price_tokens(price, size.input_tokens, size.output_tokens)
-            # A limit that the runner sets is its own estimate. Else all that is sure is what it has
-            # sent.
+            # A request is refused for its output only if the runner set the limit of that itself.
+            # Otherwise only the cost of its input is certain.
             needed = estimate if size.is_limited else price_tokens(price, size.input_tokens, 0)
 
         reservation = Reservation(turn_id or new_turn_id(), agent.id, estimate, needed)
@@ -432,6 +433,7 @@ class Budgets:
     def _unavailable(
         self, agent: Agent, request: Request, model: str, error: StoreError
     ) -> RunnerResponse | None:
+        """Log that the budget can't be checked. Return the refusal; None if requests go on."""
         self._log.event(
             "intervention",
             agent,

@@ -107,7 +107,7 @@ def _uncovered(incoming: DialectRequest) -> Evidence:
     """
     evidence, covered = incoming.view.evidence, incoming.covered
     if incoming.view.keeps_rounds:
-        # A failed turn has its place in the conversation itself.
+        # The provider's conversation also holds the rounds of turns that gave no answer.
         evidence = replace(evidence, gaps={})
     if not covered:
         return evidence

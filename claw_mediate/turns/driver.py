@@ -338,9 +338,9 @@ class TurnDriver:
         return hidden
 
     def _must_ask_again(self, answer: ProviderResponse) -> bool:
-        """Return whether the provider refused only to be asked for what can be sent back.
+        """Return whether a request was refused only because it asked for replayable responses.
 
-        It is not asked for that again.
+        Then this provider and model are not asked for them any more, so the call may succeed.
         """
         if not self._replayable_maker or answer.status != HTTPStatus.BAD_REQUEST:
             return False
@@ -379,7 +379,8 @@ class TurnDriver:
     def last_round(self) -> Round | None:
         """Return the last response that the provider has, as far as it is answered.
 
-        Return None if that is not known.
+        Return None if that is not known: while a turn is replayed, an earlier attempt at it may
+        have got later responses.
         """
         if self.response is None or self._is_replaying:
             return None

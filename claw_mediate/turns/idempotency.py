@@ -84,12 +84,16 @@ def fingerprint(request: Request, view: RunnerRequest, redactor: Redactor) -> Re
 
     keys = request.header("idempotency-key")
     key = keys[0] if keys else ""
+
+    # Nothing but its words tells a lone request from others.
+    _, session, kept_id = scope
+    is_alone = not (earlier or session or kept_id)
     return RequestFingerprint(
         _digest(*scope, body=request.body),
         _digest(*scope, earlier),
         _encodable(words),
         _digest(key) if key else "",
-        alone=not (earlier or any(scope[1:])),
+        alone=is_alone,
     )
 
 
@@ -162,19 +166,19 @@ class RetryLookup:
                     return None
             elif past.is_alive:
                 awaited = past.turn_id
-            elif past.turn_id not in {awaited, in_delivery} and _may_be_delivered(
+            elif past.turn_id not in {awaited, in_delivery} and _may_be_just_delivered(
                 past, known_by, says_retry=says_retry
             ):
-                # The kernel may have just taken the answer, which is recorded a moment later: then
-                # this is a new turn.
+                # Look once more: a delivery is recorded a moment after the kernel took the answer.
+                # If that was it, this request is a new turn.
                 in_delivery = past.turn_id
             else:
                 found = await self._take(past, known_by, awaited, says_retry=says_retry)
                 if found is not None:
                     return found
 
-                # If another request resumed the attempt first, or began a turn first, then that is
-                # what the next look finds.
+                # Another request may be quicker to resume the attempt, or to begin a turn. Then the
+                # next look finds what that request did.
                 is_over = past.state not in _RESUMABLE
                 if is_over and await self._journal.begin(turn_id, agent_id, known_by):
                     return None
@@ -236,14 +240,12 @@ class RetryLookup:
             await self._journal.end(past.turn_id, None)
 
     async def _find_rest(self, agent_id: str, cut: Sequence[CutAnswer]) -> CompletedTurn | None:
-        """Return what a runner has not got yet of an answer.
-
-        One that was just delivered is not cut off.
-        """
+        """Return the rest of an answer that was cut off on its way; None if none was."""
         for answer in cut:
             past = await self._journal.find(agent_id, answer.known_by)
             if past is not None and past.state == "answered":
-                await asyncio.sleep(POLL_SECONDS)  # until its delivery is recorded
+                # If it was delivered just now, and not cut off, that is recorded after a moment.
+                await asyncio.sleep(POLL_SECONDS)
                 past = await self._journal.find(agent_id, answer.known_by)
             if past is None or past.state != "answered" or past.response is None:
                 continue
@@ -272,12 +274,12 @@ class RetryLookup:
         return await self._journal.response(past.turn_id, 1) is not None
 
 
-def _may_be_delivered(
+def _may_be_just_delivered(
     past: PreviousAttempt, known_by: RequestFingerprint, *, says_retry: bool
 ) -> bool:
-    """Return whether it matters that the answer may be delivered by now.
+    """Return whether an answer that counts as undelivered may have been delivered just now.
 
-    A runner that says that it retries gets it again in any case.
+    For a runner that says that it retries that makes no difference: it gets the answer again.
     """
     return past.state == "answered" and not _is_retried(past, known_by, says_retry=says_retry)
 

@@ -360,7 +360,8 @@ class Passthrough:
         latency_ms = round((time.monotonic() - handle.started) * 1000)
         is_ok = whole and status < HTTPStatus.BAD_REQUEST
         if is_ok and handle.conversation is not None:
-            # The results that it waited for went along, and no earlier turn of it can be resumed.
+            # The request brought the results that the conversation waited for. Its turn is the
+            # latest now, so no earlier one is resumed.
             settled = msgspec.structs.replace(
                 handle.conversation, pending_results=b"", turn=handle.context.turn_id
             )

@@ -301,8 +301,8 @@ class TurnPipeline:
         async with entrance.lock:
             running = self._turns.find(agent.id, known_by.request)
             if running is not None and running.task.cancelling():
-                # Its runner has gone, and a write in flight may still finish: then this one goes on
-                # with it.
+                # Its runner has left, but a write may be in flight. After that has ended, this
+                # request may resume the turn.
                 await asyncio.wait([running.task])
                 running = None
 
@@ -310,6 +310,7 @@ class TurnPipeline:
                 turn_id, waiting = running.context.turn_id, running.waiting + 1
                 self._log_join(incoming, turn_id, "running", waiting=waiting)
             elif entrance.awaited is not None:
+                # An equal request has waited for this turn, and this one for the lock meanwhile.
                 return self._answer_again(incoming, entrance.awaited)
             else:
                 entered = await self._enter_conversation(incoming, known_by)
@@ -434,7 +435,8 @@ class TurnPipeline:
     ) -> CompletedTurn | Resume | Literal["overtaken"] | StoreError | None:
         """Return the answer of an earlier attempt, or the attempt to resume; None if there is none.
 
-        The error if the journal can't be read: the request is then a new turn, in which nothing
+        Return "overtaken" for a failed attempt whose conversation has gone on without it. Return
+        the error if the journal can't be read: the request is then a new turn, in which nothing
         that may write is called.
         """
         request = incoming.request

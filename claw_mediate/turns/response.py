@@ -135,6 +135,11 @@ def _whole(result: TurnResult) -> RunnerResponse:
 
 
 async def _events(running: RunningTurn, pace: Pace) -> AsyncGenerator[bytes]:
+    """Yield keepalives while a turn runs, then its answer or its error.
+
+    A keepalive is a comment, or an event of the dialect (``native``). With ``auto``, an event takes
+    the place of a comment now and then.
+    """
     context, progress, task = running.context, running.driver.progress, running.task
     dialect = context.dialect
     own_id = dialect.ID_PREFIX + context.turn_id.removeprefix("turn_")

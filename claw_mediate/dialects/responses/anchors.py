@@ -105,6 +105,8 @@ def _read_block(items: Sequence[Item], transcript: Transcript) -> Iterator[tuple
     calls = [place for place, item in enumerate(items) if item.is_call]
     messages = [place for place, item in enumerate(items) if item.is_message]
     last_call = calls[-1] if calls else -1
+
+    # The keys of all calls together, and of all texts together: an answer is stored by these.
     handoff = _handoff_key(items) if calls else ""
     joined = text_key(output_text(items)) if len(messages) > 1 and not calls else ""
 

@@ -153,7 +153,7 @@ def show_items(raw: Sequence[bytes], concealment: Concealment) -> list[bytes]:
 
         if view.kind == REASONING:
             if is_hidden or results == "hidden":
-                # The reasoning right before it led to the same.
+                # ``results`` stays: reasoning right before this one led to the same items.
                 continue
             results = "none"
         elif view.speaker not in {"assistant", None}:

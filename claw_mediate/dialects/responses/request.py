@@ -325,13 +325,16 @@ def build_request(
     later_changes = {**changes, "input": b"[]"} if request.keeps_rounds else changes
     variants = request_variants(body, later_changes, choices.__getitem__, "input")
 
-    # As long as nothing is added to it, a text stays a text, and an absent input absent.
+    # Does the turn's first request have another form than the later ones?
     was_array = own_items is raw_input
-    keeps_form = not was_array and changes["input"] is own_items
-    if not keeps_form and not request.keeps_rounds:
+    is_extended = changes["input"] is not own_items
+    if not was_array and not is_extended:
+        # A text stays a text, and an absent input absent, until something is added to it.
+        first_changes = {**changes, "input": raw_input}
+    elif request.keeps_rounds:
+        first_changes = changes
+    else:
         return variants
-
-    first_changes = {**changes, "input": raw_input} if keeps_form else changes
 
     def build(use: ToolUse) -> ProviderRequest:
         first_body = body.edit(first_changes | choices[use])

@@ -67,10 +67,10 @@ class KeptConversation:
         await self._save(response, pending)
 
     async def note_end(self, outcome: Outcome, last: Round | None, marks: Collection[str]) -> None:
-        """Record what the provider waits for after the turn, and the marks of its answer.
+        """Record what the provider waits for after the turn.
 
-        The conversation has the hidden rounds of that answer. ``last``: the turn's last response,
-        as far as it is answered; None if that is not known.
+        ``last``: the turn's last response, as far as it is answered; None if that is not known.
+        ``marks``: those of the turn's answer, whose hidden rounds the conversation has.
         """
         self._marks = (*self._record.anchors, *marks)[-MAX_MARKS:]
 
@@ -96,9 +96,7 @@ class KeptConversation:
     def _is_about_pending_results(self, failure: ModelFailed) -> bool:
         """Return whether the provider refuses a request because of a pending result.
 
-        Either the result is missing, or the provider has it already.
-
-        The provider may already hold the result, from a request whose runner disconnected before
+        Either it misses that result, or it has it already: from a request whose runner left before
         the reply.
         """
         if failure.status != HTTPStatus.BAD_REQUEST or failure.body is None:

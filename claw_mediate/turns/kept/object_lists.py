@@ -140,9 +140,8 @@ class ObjectLists:
     async def _read_own(self, asked: _ListRequest, own: frozenset[str]) -> list[tuple[str, bytes]]:
         """Return the agent's own entries, in the order of the list.
 
-        One more than asked for is returned, if there are as many.
-
-        Of a page before a cursor, all entries before it are returned.
+        They are more than were asked for if the agent has more, which shows that the list goes on.
+        For a page before a cursor they are all entries before it: the page has the last of them.
         """
         before = asked.cursor(asked.paging.before)
         cursor = asked.cursor(asked.paging.after)

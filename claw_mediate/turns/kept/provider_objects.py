@@ -167,8 +167,10 @@ class ProviderObjects:
             return self._refuse_unread(request) if self.must_read(request) else in_path
 
         in_body = await self.check_body(agent, request, body)
-        if in_path is None or in_body is None or isinstance(in_body, RunnerResponse):
-            return in_body or in_path
+        if in_body is None:
+            return in_path
+        if in_path is None or isinstance(in_body, RunnerResponse):
+            return in_body
 
         if in_path.provider != in_body.provider:
             return self.refuse_elsewhere(agent, request, in_body, in_path.id)

@@ -53,8 +53,8 @@ def describe_delivered(
     if kept is None or not kept.keeps_response or not response.id:
         return None
 
-    # The response that a tool ended is the last round itself, and nobody has answered its calls at
-    # the provider.
+    # If a tool ended the turn, the response is the last round itself, and at the provider nobody
+    # has answered its calls.
     pending = response.pending_results
     if outcome.terminal:
         pending = context.dialect.write_answers(rounds[-1])
@@ -64,12 +64,15 @@ def describe_delivered(
         hidden.insert(0, context.prepared.woven)
     record = _begin_record(context.view, kept, context.session, b",".join(hidden))
 
-    # With its last calls, the model may have said something that the runner is shown.
-    shown = kept.form.ids_of_output(body) if pending else frozenset()
-    hidden_ids = tuple(each for each in record.hidden_ids if each not in shown)
-
-    # Then the provider keeps another body, with calls that the runner never got.
-    differs_at_provider = bool(pending) and len(body) <= _MAX_DELIVERED
+    hidden_ids = record.hidden_ids
+    delivered = b""
+    if pending:
+        # The provider keeps another body, with calls that the runner never got. What the model
+        # said beside those calls is in both bodies, and not hidden.
+        shown = kept.form.ids_of_output(body)
+        hidden_ids = tuple(each for each in hidden_ids if each not in shown)
+        if len(body) <= _MAX_DELIVERED:
+            delivered = body
 
     earlier = list(context.view.evidence.anchors.values())[-_MAX_MARKS:]
     hidden_responses = tuple(
@@ -84,7 +87,7 @@ def describe_delivered(
         anchors=tuple(sorted(marks_of([*earlier, answer]))),
         hidden_responses=hidden_responses,
         pending_results=b",".join(pending),
-        delivered=body if differs_at_provider else b"",
+        delivered=delivered,
         hidden_ids=hidden_ids,
         managed_names=(*context.catalog.managed, *sorted(context.catalog.withdrawn)),
     )
