@@ -74,7 +74,7 @@ def reload_files(
 def _agent_changes(
     agent_id: str, before: Mapping[str, Agent | None], after: Mapping[str, Agent | None]
 ) -> Iterator[str]:
-    """Yield at most one line about an agent: one that can't be read is None in both mappings."""
+    """Yield at most one line about an agent. In a mapping, None is an agent that can't be read."""
     old = before.get(agent_id)
     new = after.get(agent_id)
     if agent_id not in after:

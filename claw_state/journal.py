@@ -95,9 +95,9 @@ class RequestFingerprint:
         An attempt is a pair of ``message_digest`` and state.
 
         OpenClaw appends a note to the last message when it tries again. So this message must equal
-        the earlier one, or begin with it and not continue inside a word. If the request is
-        ``alone``, or would get a finished answer, it must not continue inside a line either ("Buy",
-        "Buy me a car"), except for a note in brackets.
+        the earlier one, or begin with it and go on with a new word. If the request is ``alone``, or
+        would get a finished answer, it must go on with a new line or a bracket: "Buy me a car" does
+        not repeat "Buy".
         """
         lengths: dict[str, int] = {}
         for digest, _ in attempts:

@@ -1,5 +1,6 @@
-"""The ownership store: kept objects, which are what providers keep for an agent
-(docs/spec/responses.md section 10).
+"""The ownership store: kept objects, which are what providers keep for an agent.
+
+docs/spec/responses.md section 10.
 
     responses, conversations   ``KeptObject``: with all that is needed to go on from one
     files, batches, …          ``ProviderObject``: whose it is, and where; stored for longer,
@@ -26,8 +27,9 @@ MAX_AGE_SECONDS = 30 * 24 * 3600.0
 MAX_PROVIDER_OBJECTS = 50_000
 MAX_PROVIDER_OBJECT_AGE_SECONDS = 365 * 24 * 3600.0
 USE_MARK_SECONDS = 24 * 3600.0
-"""A use of a ``ProviderObject`` is recorded only if the last recorded one is longer ago: requests
-repeat the same ids again and again.
+"""A use of a ``ProviderObject`` is recorded only if the last recorded one is longer ago.
+
+Requests repeat the same ids again and again.
 """
 
 
@@ -53,7 +55,7 @@ class ProviderObject(msgspec.Struct, frozen=True, array_like=True):
 
 
 class KeptObject(msgspec.Struct, frozen=True, array_like=True):
-    """An kept response or conversation.
+    """A kept response or conversation.
 
     A record of an earlier version may lack the last members, so each but the first three has a
     default, and a new one comes last.
@@ -62,8 +64,9 @@ class KeptObject(msgspec.Struct, frozen=True, array_like=True):
     id: str
     """The id that the runner knows."""
     provider_id: str
-    """The id that the provider knows: another one if a stream to the runner began before it was
-    known.
+    """The id that the provider knows.
+
+    It is another one if a stream to the runner began before it was known.
     """
     provider: str
     key_label: str = ""
@@ -78,8 +81,9 @@ class KeptObject(msgspec.Struct, frozen=True, array_like=True):
     hidden_responses: tuple[str, ...] = ()
     """The ids of responses of the same turn that nobody goes on from."""
     pending_results: bytes = b""
-    """Items (JSON, comma separated) that must come first in the ``input`` of the next request that
-    names it: results for calls in it which the provider still lacks.
+    """Results for calls in it which the provider still lacks, as items (JSON, comma separated).
+
+    They must come first in the ``input`` of the next request that names it.
     """
     delivered: bytes = b""
     """The body that the runner got, if the provider keeps another one."""
@@ -100,7 +104,7 @@ class KeptObject(msgspec.Struct, frozen=True, array_like=True):
 class OwnershipStore(Protocol):
     """A persistent store of kept objects.
 
-    ``save``, ``find`` and ``delete`` are about an ``KeptObject``, the others about a
+    ``save``, ``find`` and ``delete`` are about a ``KeptObject``, the others about a
     ``ProviderObject``. Every method raises ``StoreError``, except ``close``.
     """
 

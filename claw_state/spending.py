@@ -1,5 +1,6 @@
-"""Spending of agents in the window of their budget: the port, its records, and the arithmetic of
-buckets (docs/spec/mediation.md section 8).
+"""Spending of agents in the window of their budget: its port, records and arithmetic.
+
+docs/spec/mediation.md section 8.
 
 A bucket is named by its end, and leaves the window when the window begins after that end. So no
 bucket leaves too early, and ``Retry-After`` is never too short.
@@ -28,8 +29,9 @@ from claw_contract.metadata import Budget
 type OnWriteError = Callable[[str], None]
 
 MAX_AHEAD_SECONDS = 61.0
-"""A bucket that ends further ahead was made by a clock that was set back since. It counts as spent
-now, else it would count until its own time comes.
+"""A bucket that ends further ahead was made by a clock that was set back since.
+
+It counts as spent now, else it would count until its own time comes.
 """
 LAPSE_SECONDS = 60.0
 """Without a sign of life of its process for so long, a reservation becomes spending."""
@@ -160,22 +162,23 @@ def find_excess(
     requests = sum(bucket.requests for bucket in current)
     costs = [bucket.cost for bucket in current]
     cost = max(0.0, math.fsum(costs))
+    # The seconds until a request fits, by the limit into which it does not fit now
+    waits: dict[Literal["max_requests", "limit_usd"], int] = {}
 
     def wait_until_free(amounts: Sequence[float], has_room: Callable[[float], bool]) -> int:
         free_at = _free_at(current, amounts, has_room)
         return max(1, math.ceil(free_at + budget.seconds - now))
 
-    waits: dict[Literal["max_requests", "limit_usd"], int] = {}  # seconds, by limit
     max_requests = budget.max_requests
     if max_requests is not None and requests >= max_requests:
         counts = [bucket.requests for bucket in current]
         waits["max_requests"] = wait_until_free(counts, lambda left: left < max_requests)
 
-    is_reserved_only = False
+    would_fit_alone = False  # Whether only what is held for others fills the limit in dollars
     limit = budget.limit_usd
     if limit is not None and not _has_room(limit, cost + reserved, needed):
-        if _has_room(limit, cost, needed):
-            is_reserved_only = not waits
+        would_fit_alone = _has_room(limit, cost, needed)
+        if would_fit_alone:
             waits["limit_usd"] = _RETRY_RESERVED_SECONDS
         else:
             waits["limit_usd"] = wait_until_free(costs, lambda left: _has_room(limit, left, needed))
@@ -191,7 +194,7 @@ def find_excess(
         cost=cost,
         unknown=sum(bucket.unknown for bucket in current),
         reserved=reserved,
-        is_reserved_only=is_reserved_only,
+        is_reserved_only=would_fit_alone and "max_requests" not in waits,
     )
 
 
@@ -208,10 +211,10 @@ def _has_room(limit: float, used: float, needed: float) -> bool:
 def _free_at(
     buckets: Sequence[Bucket], amounts: Sequence[float], has_room: Callable[[float], bool]
 ) -> float:
-    """Return the end of the bucket with which so much leaves the window that there is room.
+    """Return the end of the first bucket after which there is room, when it has left the window.
 
-    ``amounts``: what each bucket adds. ``has_room`` is called with their sum without those that
-    left.
+    Buckets leave in their order. ``amounts``: what each of them adds. ``has_room`` is called with
+    the sum of those that are left.
     """
     left = math.fsum(amounts)
     for bucket, amount in zip(buckets, amounts, strict=True):

@@ -321,7 +321,8 @@ class PeerConnection(asyncio.Protocol):
             del self._received[:size]
             return status, ResponseHeaders(headers)
 
-        # h11 reads a response only after it has seen its request.
+        # h11 reads any other response, but only after it has seen its request. It knows by itself
+        # how much is left.
         self._left = 0
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
         self._http.send(request.checked())
@@ -511,9 +512,11 @@ def write_request(
 
     fields = [(b"host", target.host_header), *headers]
     head = _write_head(method.encode(), full_path, fields)
+    # The pattern sees lines and not headers: one with a line break in it would look like two
+    # sound ones, and a name with a colon like a shorter name.
     is_plain = (
         _PLAIN_REQUEST.fullmatch(head) is not None
-        and head.count(b"\n") == len(fields) + 1  # no line break in a header
+        and head.count(b"\n") == len(fields) + 1
         and b":" not in b"".join([name for name, _ in headers])
     )
 
@@ -560,7 +563,7 @@ def read_plain_head(received: bytearray, method: bytes) -> tuple[int, int, Heade
     length = ""
     for name, value in headers:
         if name == "content-length":
-            if length or not value.isdigit() or len(value) > _MAX_DIGITS:
+            if length or not value.isdigit() or len(value) > _MAX_DIGITS:  # also a second one
                 return None
             length = value
         elif name == "transfer-encoding" or (

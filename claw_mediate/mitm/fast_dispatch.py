@@ -82,7 +82,8 @@ class FastManager(addonmanager.AddonManager):
     async def trigger_event(self, event: hooks.Hook) -> None:
         name = event.name
         args = _args(event)
-        # Addons that come into the chain while this event is handled hear of it, too.
+        # Addons that come into the chain while this event is handled hear of it, too: the slice is
+        # read only after the candidates, and begins where the chain ends now.
         added = islice(self.chain, len(self.chain), None)
         for addon in chain(self.candidates(name), added):
             try:

@@ -53,12 +53,13 @@ class ChunkSource:
             if self._next is None:
                 self._next = asyncio.ensure_future(_next_of(self.chunks))
             if collected and not self._next.done():
-                break
+                break  # it is the first chunk of the next pull
 
             await asyncio.wait([self._next])
-            chunk, self._next = self._next, None
+            done = self._next
+            self._next = None
             try:
-                collected += chunk.result()
+                collected += done.result()
             except StopAsyncIteration:
                 self.has_ended = True
             except BaseException as error:  # noqa: BLE001 - whatever failed, the stream is cut, and never left hanging

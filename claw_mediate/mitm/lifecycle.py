@@ -105,7 +105,7 @@ class Lifecycle:
 
         state = old.state if old is not None else None
         mediator = Mediator(settings, self.addon_state.events, before=state)
-        problem = mediator.missing() or self._observation_problem(mediator, settings)
+        problem = mediator.missing() or self._begin_observing(mediator, settings)
         if problem is not None:
             self._retire(mediator, [])
             raise ValueError(problem)
@@ -122,7 +122,8 @@ class Lifecycle:
             self._retire(old, pending_requests())
         return mediator
 
-    def _observation_problem(self, mediator: Mediator, settings: Settings) -> str | None:
+    def _begin_observing(self, mediator: Mediator, settings: Settings) -> str | None:
+        """Let ``/metrics`` report this mediator from now on. Return why it can't, or None."""
         try:
             self._metrics.observe(mediator, settings.metrics)
         except ValueError as error:

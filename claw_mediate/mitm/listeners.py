@@ -122,10 +122,13 @@ def _stop_listening(server: asyncio.Server, handle: HandleStream) -> None:
 
     A connection that the kernel has accepted would be reset without a word.
     """
+    # Copies outlive the server, whose own sockets are closed with it.
     copies = [socket.socket(fileno=socket.dup(each.fileno())) for each in server.sockets]
     for copy in copies:
         _take_all(copy, handle)
     server.close()
+
+    # Somebody may have connected meanwhile.
     for copy in copies:
         _take_all(copy, handle)
         copy.close()

@@ -89,7 +89,7 @@ class MetricsAddon:
         try:
             self._serve(listener)
         except ValueError:
-            if self._listener is None:
+            if self._listener is None:  # the old one was closed above
                 self._serve(old)
             raise
 

@@ -176,8 +176,9 @@ _REASONS = {
     TOO_LARGE: "response_read_error",
     BAD_REPLY: "response_read_error",
 }
-"""The reason of a failover event by the failure's code, where the original system has another name
-for it.
+"""The reason of a failover event by the failure's code.
+
+Only where the original system has another name for it.
 """
 _REPEATABLE = frozenset({UNREACHABLE, BROKE_OFF, BAD_REPLY})
 """Codes of failures that may be gone when all candidates are tried again."""
@@ -354,11 +355,13 @@ class ProviderFailover:
             route.position = position
             # Half of the time is left for the candidates after this one.
             seconds = None if position == last else (call.until - _now()) / 2
-            failure = await self._try_candidate(route, call, seconds)
-            if _is_final(failure):
-                route.has_answered = route.has_answered or isinstance(failure, ModelResponse)
-                return failure, False
+            result = await self._try_candidate(route, call, seconds)
+            if _is_final(result):
+                if isinstance(result, ModelResponse):
+                    route.has_answered = True
+                return result, False
 
+            failure = result
             best = _better(best, failure)
             is_repeatable = is_repeatable or _is_repeatable(failure)
 

@@ -54,8 +54,9 @@ class KeyStatus(NamedTuple):
     ready_at: float
     """In the past if the key is ready; infinite if it is dead."""
     retry_at: float = math.inf
-    """When a dead key may be tried; infinite for any other key, and for one that the operator laid
-    off.
+    """When a dead key may be tried.
+
+    Infinite for any other key, and for one that the operator laid off.
     """
 
 
@@ -83,8 +84,9 @@ class KeyStates:
         self._log = log
         self._look_timer = LookTimer(look_seconds)
         self._version: FileVersion | bool = False
+        """The directory's when its files were read; False if they are to be read in any case."""
         self._stored: dict[str, _State] = {}  # By file name without its suffix
-        self._unstored: dict[str, _State] = {}
+        self._unstored: dict[str, _State] = {}  # The same of states that are in no file
         self._broken: dict[str, FileVersion] = {}
         self._trials: set[str] = set()  # Dead keys that a request of this process tries
         self._is_writable = True
@@ -160,13 +162,12 @@ class KeyStates:
         self._load()
         now = self.now()
         until = now + min(seconds, MAX_REST_SECONDS)
-        name = _key_name(provider, key.secret)
-        whole = self._find(name)
+        key_name = _key_name(provider, key.secret)
+        whole = self._find(key_name)
         if whole is not None and whole.is_dead:
             return None
 
-        if scope is not None:
-            name = _rest_name(name, scope)
+        name = key_name if scope is None else _rest_name(key_name, scope)
         before = self._find(name)
         if before is not None and _is_known(before, now, until):
             return None
@@ -307,23 +308,29 @@ class KeyStates:
         return self._directory / f"{name}.json"
 
     def _load(self) -> None:
+        """Read the files again if any has changed, and delete those of rests that are over."""
         version = file_version(self._directory)
         self._look_timer.restart()
         if version == self._version:
             return
+
         # A second change within one step of the file system's time would look unchanged.
         is_stable = version is None or time.time_ns() - version[1] > _MTIME_STEP_NS
         self._version = version if is_stable else False
-        now = self.now()
         self._stored = {}
-        for file in sorted(self._directory.glob("[!.]*.json")) if version else ():
+        if version is None:
+            return
+
+        now = self.now()
+        for file in sorted(self._directory.glob("[!.]*.json")):
             try:
                 state = _read(KeyRecord.model_validate_json(read_file(file)))
-            except FileNotFoundError:
+            except FileNotFoundError:  # another process has just deleted it
                 continue
             except (OSError, ValueError, OverflowError) as error:
                 self._log_broken(file, error)
                 continue
+
             if state.is_dead or _is_ahead(state, now):
                 self._stored[file.stem] = state
             else:

@@ -40,8 +40,9 @@ BODYLESS: Final = frozenset({"GET", "HEAD"})
 A server that reads such a body would see another request than the one that was decided about.
 """
 _OVERRIDE = re.compile(r"_method|x-http-method(?:-override)?|\$.*", re.IGNORECASE)
-"""Members of a query by which a server reads another request than the one that was decided about:
-``_method`` of Rails and PHP, and Google's ``$httpMethod``, ``$httpHeaders`` and ``$req``.
+"""Members of a query by which a server reads another request than was decided about.
+
+They are ``_method`` of Rails and PHP, and Google's ``$httpMethod``, ``$httpHeaders`` and ``$req``.
 """
 
 
@@ -139,8 +140,10 @@ class PathTables:
         row = KnownPath((method,), path, "required" if asks_model else "nowhere", asks_model)
         family = base.family or "openai"
         if request.host is not None or plain.startswith("/api/"):
+            # It is below the host's root, as a pattern that begins with two slashes says.
             return PathMatch(family, row._replace(pattern=f"/{path}"), {}, quote(path))
 
+        # Any other path at the proxy's own listener is below the base path of a provider.
         prefix = next((each for each in base.prefixes if each and plain.startswith(f"{each}/")), "")
         return PathMatch(family, row, {}, quote(path[len(prefix) :]), prefix)
 
@@ -154,7 +157,8 @@ class PathTables:
 
         base = self._base(request.host)
         _, mark, query = request.path.partition("?")
-        # A provider may have another base path than the one that the request was found below.
+        # The base path has one spelling, too: none, or the provider's own, or ``/v1`` for any other
+        # that the request was found below.
         own = base.prefixes[0] if base.family is not None else ""
         prefix = match.prefix if match.prefix in ("", own) else "/v1"
         path = f"{prefix}{match.path}{mark}{query}"
@@ -238,6 +242,11 @@ def _base_of(name: str, api_format: ApiFormat, base_url: str) -> ApiBase:
     if known is not None and known.base_url:
         usual = urlsplit(known.base_url).path
 
-    # Without a base path of its own, a provider takes paths from the root, too.
-    prefixes = [own, usual, "/v1"] if own else [usual, "/v1", ""]
-    return ApiBase(family, tuple(dict.fromkeys(each for each in prefixes if each or not own)))
+    if not own:
+        # Without a base path of its own, a provider takes paths from the root, too.
+        prefixes = [usual, "/v1", ""]
+    elif usual:
+        prefixes = [own, usual, "/v1"]
+    else:
+        prefixes = [own, "/v1"]
+    return ApiBase(family, tuple(dict.fromkeys(prefixes)))

@@ -77,24 +77,32 @@ class ProviderRegistry:
                     checked_base_url(url)
             except ValueError as error:
                 raise ValueError(f"{variable}: {error}") from error
+
+        # The providers, by the file as it was last read
         self._file = auth.directory / "providers.json"
         self._extra_hosts = hosts
         self._env = dict(env)
         self._log = log
-        self._version: FileVersion | bool = False
+        self._version: FileVersion | bool = False  # False: the file is to be read in any case
         self._providers: dict[str, Provider] = {}
         self.problem: str | None = None  # Why the file is not in force, in one line
+        self._look_timer = LookTimer(look_seconds)
+
+        # What was computed, each with the providers that it was computed from
         self._hosts_cache: tuple[dict[str, Provider], frozenset[str]] = {}, frozenset()
         self._by_host: tuple[dict[str, Provider], dict[str, Provider | None]] = {}, {}
-        self._look_timer = LookTimer(look_seconds)
+
+        # Their keys
         self._key_states = KeyStates(auth.key_states, log, clock, look_seconds)
         self._accepted: dict[tuple[str, Secret], frozenset[str]] = {}
-        """The scopes for which a server that may be a gateway accepted each key, by provider name
-        and secret; at most ``_MAX_ACCEPTED`` of them.
+        """The scopes for which a server that may be a gateway accepted each key.
+
+        By provider name and secret; at most ``_MAX_ACCEPTED`` of each.
         """
         self.ask: Callable[[Provider, PoolKey], None] | None = None
-        """Asks the provider in the background whether a key is sound, and records the answer; None
-        where nobody can.
+        """Asks the provider in the background whether a key is sound, and records the answer.
+
+        None where nobody can.
         """
 
     def all(self) -> dict[str, Provider]:
@@ -107,24 +115,24 @@ class ProviderRegistry:
 
         version = file_version(self._file)
         self._look_timer.restart()
-        if version != self._version:
-            self._version, self.problem = version, None
-            try:
-                entries = (
-                    Providers.model_validate_json(read_file(self._file))
-                    if version
-                    else Providers(providers={})
-                )
-            except (OSError, ValidationError) as error:
-                reason = error_line(error)
-                self._log.event(
-                    "error", error="providers_broken", file=self._file.name, reason=reason
-                )
-                entries, self.problem = None, f"{self._file.name} can't be used: {reason}"
-            if entries is not None:
-                self._providers = _merge(entries, self._env)
-            elif not self._providers:
-                self._providers = _merge(Providers(providers={}), {})
+        if version == self._version:
+            return self._providers
+
+        self._version = version
+        self.problem = None
+        entries = Providers(providers={})
+        try:
+            if version is not None:
+                entries = Providers.model_validate_json(read_file(self._file))
+        except (OSError, ValidationError) as error:
+            reason = error_line(error)
+            self._log.event("error", error="providers_broken", file=self._file.name, reason=reason)
+            self.problem = f"{self._file.name} can't be used: {reason}"
+            if not self._providers:
+                # There was no good file before: the known providers are there, without any key.
+                self._providers = _merge(entries, {})
+        else:
+            self._providers = _merge(entries, self._env)
         return self._providers
 
     def clear_cache(self) -> dict[str, Provider]:
@@ -152,10 +160,15 @@ class ProviderRegistry:
         providers = self._providers or self.all()
         if self._by_host[0] is not providers:
             self._by_host = providers, {}
+
         found = self._by_host[1]
-        if host not in found and len(found) < _MAX_HOSTS:
-            found[host] = self._find_by_host(host)
-        return found[host] if host in found else self._find_by_host(host)
+        if host in found:
+            return found[host]
+
+        provider = self._find_by_host(host)
+        if len(found) < _MAX_HOSTS:
+            found[host] = provider
+        return provider
 
     def _find_by_host(self, host: str) -> Provider | None:
         host = host.lower()
@@ -317,17 +330,29 @@ class ProviderRegistry:
                 self._kill(provider, key, answer.status, reason)
             return True
 
-        if verdict == "doubtful" or (verdict == "unknown" and was_dead):
+        if verdict == "doubtful":
             self._ask(provider, key)
-            return verdict == "doubtful" and was_dead
+            # A key that was dead is probably dead still. With any other key, the refusal is
+            # probably about the request.
+            return was_dead
+        if verdict == "unknown" and was_dead:
+            self._ask(provider, key)
+            return False
 
+        # Any other answer lets the key in, or says nothing of a key that was not dead.
         if verdict == "accepted":
             self._note_accepted(provider, key, answer)
         if was_dead:
             self._revive(provider, key)
-        if verdict == "account" or (verdict == "throttled" and answer.scope is not None):
-            self._rest(provider, key, answer, for_all=verdict == "account")
-        return verdict in {"account", "throttled"}
+
+        if verdict == "account":
+            self._rest(provider, key, answer, for_all=True)
+            return True
+        if verdict == "throttled":
+            if answer.scope is not None:
+                self._rest(provider, key, answer, for_all=False)
+            return True
+        return False
 
     def _note_accepted(self, provider: Provider, key: PoolKey, answer: KeyAnswer) -> None:
         """Note that a server which may be a gateway answered a request for a scope."""
@@ -372,11 +397,13 @@ class ProviderRegistry:
     def _rest(self, provider: Provider, key: PoolKey, answer: KeyAnswer, *, for_all: bool) -> None:
         """Let a key rest for the answer's scope, or for all because of its account."""
         if for_all:
-            scope, seconds = None, _ACCOUNT_REST_SECONDS
+            scope = None
+            seconds = _ACCOUNT_REST_SECONDS
             reason = find_code(key_rules(provider).account, answer.body)
         else:
             asked = self.rest(answer.retry_after)
-            scope, seconds = answer.scope, _REST_SECONDS if asked is None else asked
+            scope = answer.scope
+            seconds = _REST_SECONDS if asked is None else asked
             reason = f"http_{answer.status}"
 
         until = self._key_states.rest(provider.name, key, scope, seconds, answer.status)

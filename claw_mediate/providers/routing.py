@@ -178,7 +178,8 @@ class Router:
         """Return at least one candidate, best first; or the refusal.
 
         A request that names a kept object (``kept``) has one candidate: the provider that keeps it,
-        with the key that was used then.
+        with the key that was used then. One that relies in another way on what a single provider
+        keeps has one candidate, too: the first.
         """
         names_no_model = view is None or not view.model
         keeper: Provider | None = None
@@ -193,6 +194,7 @@ class Router:
             is_bound = view is not None and view.kept is not None and view.kept.is_bound
             return found[:1] if is_bound else found
 
+        # Its model must be allowed at the provider that keeps the object.
         for candidate in found:
             if candidate.provider.name == kept.provider:
                 provider = self._with_key(candidate.provider, kept.key_label)
@@ -219,6 +221,8 @@ class Router:
         match = self._paths.find(request)
         family = match.family if match is not None else "openai"
         api_format: ApiFormat = "anthropic" if family == "anthropic" else "openai"
+
+        # The candidate that the request itself names
         model = view.model if view is not None else ""
         if keeper is not None:
             named = Candidate(keeper, model)
@@ -232,14 +236,14 @@ class Router:
             )
 
         policy = requester.agent.metadata.model_policy
-        has_no_policy = policy is None or not policy.allowed or view is None
-        # Under a policy, at the proxy's own listener, another provider may serve the request.
-        needs_this_provider = request.host is not None or has_no_policy
-        if keeper is None and needs_this_provider and not named.provider.is_usable:
-            message = f"the provider {named.provider.name!r} has no key"
-            return refuse(request.path, 502, NO_KEY, message)
         if policy is None or not policy.allowed or view is None:
+            if keeper is None and not named.provider.is_usable:
+                return _refuse_without_key(request, named.provider)
             return (named,)
+
+        # Under a policy, another provider may serve a request at the proxy's own listener.
+        if request.host is not None and not named.provider.is_usable:
+            return _refuse_without_key(request, named.provider)
 
         # What the provider keeps says where a request goes, and never which model it may ask.
         is_bound = request.host is not None or keeper is not None
@@ -296,8 +300,8 @@ class Router:
     ) -> tuple[Candidate, PoolKey | None] | None:
         """Return the first candidate that has a ready key, with that key.
 
-        For a request that is sent only once. If there is none, a model call may try a dead key
-        whose trial is due.
+        For a request that is sent only once. If no key is ready, a model call tries a dead key
+        whose trial is due; for any other request the provider is asked about that key.
         """
         for candidate in candidates:
             keys = self._registry.ready(candidate.provider, part.scope(candidate))
@@ -311,12 +315,12 @@ class Router:
 
         is_model_call = part in {LimitedPart.ANSWERS, LimitedPart.COUNTS}
         for candidate in candidates:
-            if not is_model_call:
+            if is_model_call:
+                key = self._registry.claim(candidate.provider)
+                if key is not None:
+                    return candidate, key
+            else:
                 self._registry.check_dead_keys(candidate.provider)
-                continue
-            key = self._registry.claim(candidate.provider)
-            if key is not None:
-                return candidate, key
         return None
 
     def body_for_model(self, agent: Agent, view: RunnerRequest, model: str) -> bytes:
@@ -427,6 +431,11 @@ def _refuse_kept(
         unknown = UnknownObject(kept.kind, kept.id, f"{kept.kind}_id", reason)
         return refuse_unknown_object(request.path, unknown)
     return refuse_unknown_id(request.path, naming, kept.id, reason)
+
+
+def _refuse_without_key(request: Request, provider: Provider) -> RunnerResponse:
+    """Return the refusal of a request that only this provider could answer."""
+    return refuse(request.path, 502, NO_KEY, f"the provider {provider.name!r} has no key")
 
 
 def _nothing_allowed(request: Request) -> RunnerResponse:

@@ -80,20 +80,22 @@ class History:
 
         # Unset until the line is written: after a failure the file says where the chain ends.
         left, last = self._ends.pop(agent_id, (None, GENESIS))
-        state = _state(file)
-        is_empty = state is None or not state.size  # something else rotated it: the chain goes on
-        # A mediator of other settings may have written since.
-        has_changed = left != state and not is_empty
+        found = _state(file)
+
+        # If the file is empty or gone, something else rotated it, and the chain goes on. If it is
+        # not as this writer left it, a mediator of other settings may have written since.
+        is_empty = found is None or not found.size
+        has_changed = left != found and not is_empty
         if left is None or has_changed:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            is_cut = left is not None and not _contains(left, state, _newest_older(file))
+            is_cut = left is not None and not _contains(left, found, _newest_older(file))
             last, has_rotated = _chain_end(file)
             if _is_torn(file):
                 prefix = b"\n"
 
         # Sealed after redaction: a hash may contain a secret of a few digits by chance.
         line, digest = seal_entry(redactor.document(encode_json(entry)), last)
-        if state is not None and state.size >= self._max_bytes:
+        if found is not None and found.size >= self._max_bytes:
             _rotate(file, self._generations)
             prefix = b""
             has_rotated = True
@@ -101,11 +103,11 @@ class History:
         descriptor = os.open(file, _APPEND, 0o600)
         try:
             _write(descriptor, prefix + line)
-            now = _regular_file(os.fstat(descriptor))
+            written = _regular_file(os.fstat(descriptor))
         finally:
             os.close(descriptor)
 
-        self._ends[agent_id] = now, digest
+        self._ends[agent_id] = written, digest
         return AppendedLine(line, digest, has_rotated, is_cut)
 
 
@@ -172,8 +174,9 @@ def _rotate(file: Path, generations: int) -> None:
         if number > generations:
             _older(file, number).unlink(missing_ok=True)
 
-    is_free = (number for number in range(1, generations) if number not in existing)
-    last = next(is_free, generations)
+    # If no number is free, the oldest file that is kept is overwritten.
+    free = [number for number in range(1, generations) if number not in existing]
+    last = free[0] if free else generations
     for number in range(last, 1, -1):
         _older(file, number - 1).replace(_older(file, number))
 

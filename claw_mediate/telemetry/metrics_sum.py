@@ -60,18 +60,23 @@ def keep_counts(metrics: Snapshot) -> Snapshot:
 
 def add_up(parts: Iterable[Snapshot]) -> Snapshot:
     """Return the parts as one, in the order in which they come."""
-    families: dict[str, tuple[str, str, dict[_SampleKey, float]]] = {}
+    heads: dict[str, tuple[str, str]] = {}  # Type and documentation, by the family's name
+    sums: dict[str, dict[_SampleKey, float]] = {}
     for part in parts:
         for name, kind, text, samples in part:
-            _, _, values = families.setdefault(name, (kind, text, {}))
+            heads.setdefault(name, (kind, text))
+            values = sums.setdefault(name, {})
             combine = _COMBINE.get(name, _add)
             for sample, labels, value in samples:
                 key = sample, tuple(labels.items())
-                values[key] = combine(values[key], value) if key in values else value
+                if key in values:
+                    values[key] = combine(values[key], value)
+                else:
+                    values[key] = value
 
     summed: Snapshot = []
-    for name, (kind, text, values) in families.items():
-        samples = [(sample, dict(labels), value) for (sample, labels), value in values.items()]
+    for name, (kind, text) in heads.items():
+        samples = [(sample, dict(labels), value) for (sample, labels), value in sums[name].items()]
         summed.append((name, kind, text, samples))
     return summed
 

@@ -38,8 +38,8 @@ class LineWriter:
         self.dropped = 0  # Lines that were dropped since the process started
         self._reported = 0  # How many of them ``take_unreported`` has returned
         # The next two belong to whoever writes: the thread, while there is one.
-        self._has_failed = False
-        self._is_within_line = False
+        self._has_failed = False  # The latest write
+        self._is_within_line = False  # What was written last ends within a line
 
     @classmethod
     def of(cls, descriptor: int) -> LineWriter:
@@ -130,7 +130,8 @@ class LineWriter:
 
             with self._lock:
                 self._queued_bytes -= len(self._queue.popleft())
-                self.dropped += self._has_failed
+                if self._has_failed:
+                    self.dropped += 1
 
     def _write_some(self, line: bytes, max_bytes: int | None = None) -> bytes:
         """Write at least a part; return the rest.

@@ -39,7 +39,7 @@ class Questions:
         """Ask ``count`` workers by ``send``."""
         self._count = count
         self._send = send
-        self._open: dict[int, _Question] = {}
+        self._open: dict[int, _Question] = {}  # By our own number of the question
         self._last_number = 0
         self._last_metrics: dict[int, bytes] = {}
         self._ended: Snapshot = []  # What workers that have ended had counted
@@ -82,20 +82,20 @@ class Questions:
         if last is not None:
             self._ended = add_up([self._ended, keep_counts(decode(last))])
 
-        for question, each in list(self._open.items()):
-            each.waiting.discard(number)
-            if each.asker == number:
-                del self._open[question]
+        for question_number, question in list(self._open.items()):
+            question.waiting.discard(number)
+            if question.asker == number:
+                del self._open[question_number]
             else:
-                self._answer(question)
+                self._answer(question_number)
 
     def expire(self) -> None:
         """Answer what has waited long enough."""
         now = time.monotonic()
-        for number, each in list(self._open.items()):
-            if each.until <= now:
-                each.waiting.clear()
-                self._answer(number)
+        for question_number, question in list(self._open.items()):
+            if question.until <= now:
+                question.waiting.clear()
+                self._answer(question_number)
 
     def _answer(self, number: int) -> None:
         """Send the asker all replies, if nobody's is missing."""

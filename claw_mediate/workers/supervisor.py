@@ -49,8 +49,9 @@ LATE_SECONDS: Final = 4.0
 """Less than the time between the drain and the end of a container (``grace_seconds``)."""
 ALIVE_SECONDS: Final = 5.0
 MAX_SILENT: Final = 6
-"""Questions are counted, and not seconds: while the whole proxy was stopped, or the machine slept,
-nobody was asked.
+"""Questions are counted, and not seconds.
+
+While the whole proxy was stopped, or the machine slept, nobody was asked.
 """
 _LAST_MILLISECONDS = 1000  # The time for the last lines, when all workers have ended
 _SIGNALED = 128
@@ -361,7 +362,7 @@ class Supervisor:
         self._questions.forget(slot.number)
 
         exit_code = code if code >= 0 else _SIGNALED - code
-        if self._stopped_at is not None:
+        if self._stopped_at is not None:  # it was asked to end
             slot.state = "ended"
             if was_up:
                 self.exit_code = max(self.exit_code, exit_code)
@@ -372,6 +373,7 @@ class Supervisor:
             self._replace(slot, pid, code)
             return
 
+        # It can't be started: all end, with its exit code.
         slot.state = "ended"
         self._stop(signal.SIGTERM)
         self.exit_code = exit_code
@@ -476,7 +478,7 @@ class Supervisor:
             is_watched = relay.source in watched
             if relay.output.is_behind and is_watched:
                 self._selector.unregister(relay.source)
-            elif not (relay.output.is_behind or is_watched):
+            elif not relay.output.is_behind and not is_watched:
                 copy = partial(self._copy, relay)
                 self._selector.register(relay.source, selectors.EVENT_READ, copy)
 

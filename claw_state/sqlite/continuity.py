@@ -29,8 +29,9 @@ _INSERT = "INSERT INTO kept (agent, key, before, session, messages, used) VALUES
 _DELETE_OLD = "DELETE FROM kept WHERE agent = ? AND used < ?"
 _DELETE_ANY_OLD = "DELETE FROM kept WHERE id IN (SELECT id FROM kept WHERE used < ? LIMIT 256)"
 _SWEEP_SECONDS = 600.0
-"""The time between two searches for old entries of agents that do not return. Each reads a whole
-index.
+"""The time between two searches for old entries of agents that do not return.
+
+Each reads a whole index.
 """
 _EVICT_BY_USE = """
 UPDATE kept SET messages = x'2d' WHERE agent = ? AND LENGTH(messages) > 1 AND used < (
@@ -39,8 +40,10 @@ UPDATE kept SET messages = x'2d' WHERE agent = ? AND LENGTH(messages) > 1 AND us
 )
 """
 _MARKS_INTERVAL = 16
-"""Marks above the limit are deleted with every sixteenth save of their agent. Finding them reads a
-thousand places of an index, which SQLite has dropped from its cache if another process has written.
+"""Marks above the limit are deleted with every sixteenth save of their agent.
+
+Finding them reads a thousand places of an index, which SQLite has dropped from its cache if another
+process has written.
 """
 _DELETE_MARKS = """
 DELETE FROM kept WHERE agent = ? AND LENGTH(messages) <= 1 AND used < (
@@ -99,6 +102,8 @@ class SqliteContinuityStore:
             execute(_EVICT_BY_USE, (agent_id, agent_id, MAX_TURNS - 1))
             if self._saves[agent_id] % _MARKS_INTERVAL == 1:
                 execute(_DELETE_MARKS, (agent_id, agent_id, MAX_MARKS - 1))
+
+            # A sweep deletes a part: the next save goes on, until one finds nothing.
             if not 0 <= now - self._swept_at < _SWEEP_SECONDS:
                 deleted = execute(_DELETE_ANY_OLD, (now - MAX_AGE_SECONDS,)).rowcount
                 self._swept_at = 0.0 if deleted else now

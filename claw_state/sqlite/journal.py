@@ -58,8 +58,9 @@ _END = (
 )
 _MARK_DELIVERED = "UPDATE turns SET state = 'done' WHERE turn = ? AND state = 'answered'"
 _PRUNE_INTERVAL = 8
-"""Expired turns are deleted with every eighth turn that begins, several at once, because turns that
-were written together are in the same pages.
+"""Expired turns are deleted with every eighth turn that begins, several at once.
+
+Turns that were written together are in the same pages.
 """
 _PRUNE = """
 DELETE FROM turns WHERE turn IN (SELECT turn FROM turns WHERE seen <= ? ORDER BY seen LIMIT 32)

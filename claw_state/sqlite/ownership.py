@@ -30,8 +30,9 @@ DELETE FROM owned WHERE agent = ?
 AND used < (SELECT used FROM owned WHERE agent = ? ORDER BY used DESC LIMIT 1 OFFSET ?)
 """
 _EVICT_EVERY = 64
-"""Saves of an agent between two evictions, each of which reads all its records. So an agent may
-have as many records above the limit.
+"""Saves of an agent between two evictions, each of which reads all its records.
+
+So an agent may have as many records above the limit.
 """
 _FIND_OWNERS = "SELECT agent, record FROM owned WHERE id = ? AND used >= ?"
 _FIND = "SELECT record FROM owned WHERE agent = ? AND id = ? AND used >= ?"

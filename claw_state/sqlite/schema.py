@@ -22,7 +22,9 @@ HIDDEN_ROUNDS, TURNS, SPENDING, OWNED, PROVIDER_OBJECTS, CLOCK = (
     for name in ("hidden_rounds", "turns", "spending", "owned", "provider_objects", "clock")
 )
 TABLES = HIDDEN_ROUNDS + TURNS + SPENDING + OWNED + PROVIDER_OBJECTS + CLOCK
-"""Missing tables are created. So a file of an earlier version gets new ones, and keeps its version.
+"""Missing tables are created.
+
+So a file of an earlier version gets new ones, and keeps its version.
 """
 MAX_LOG_BYTES = 48 * 1024 * 1024
 """The size to which the write-ahead log is truncated when it starts again.

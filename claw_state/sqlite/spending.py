@@ -105,6 +105,7 @@ class SqliteSpending:
                     if held == CHARGED:  # the estimate was counted already
                         difference -= estimate
 
+            # A reservation that is only removed, or was charged just that much, adds nothing.
             if reservation is None or difference or unknown:
                 execute(_ADD, (agent_id, ends, 0, difference, unknown))
 

@@ -176,7 +176,11 @@ def store_error_if_unreadable(what: str) -> Iterator[None]:
 
 @asynccontextmanager
 async def _time_of_loop(seconds: float) -> AsyncIterator[None]:
-    """Raise ``TimeoutError`` after so many seconds in which the event loop ran."""
+    """Raise ``TimeoutError`` after so many seconds in which the event loop ran.
+
+    The time is counted in ticks, each of which sets the timer of the next one. So a loop that stood
+    still has at most one tick to catch up with.
+    """
     loop = asyncio.get_running_loop()
     timer: asyncio.TimerHandle
 
@@ -185,7 +189,7 @@ async def _time_of_loop(seconds: float) -> AsyncIterator[None]:
         if left:
             timer = loop.call_later(seconds / _TICKS, tick, left - 1)
         else:
-            limit.reschedule(loop.time())
+            limit.reschedule(loop.time())  # the time is over
 
     async with asyncio.timeout(None) as limit:
         timer = loop.call_later(seconds / _TICKS, tick, _TICKS - 1)

@@ -95,6 +95,7 @@ class ValkeyInventory:
             return DeletionCounts(rounds, marks, deleted_turns, running_turns, owned)
 
     def _agents(self, redis: Redis, names: tuple[bytes, ...], now: float) -> Iterator[AgentState]:
+        """Yield the agents with these names that have anything in the state."""
         pipeline = redis.pipeline(transaction=False)
         for name in names:
             whole = b"claw:a:%b:whole" % name
@@ -105,10 +106,11 @@ class ValkeyInventory:
             pipeline.zrange(whole, -1, -1, withscores=True)
             pipeline.zcard(b"claw:a:%b:owned_used" % name)
             pipeline.zcard(b"claw:a:%b:objects_used" % name)
-        answers = batched(pipeline.execute(), 7)
+        answers = batched(pipeline.execute(), 7)  # those to one agent's questions
 
         turns = _turns(redis, names)
         for name, answer in zip(names, answers, strict=True):
+            # ``total``: with the entries that are only marks, without messages
             count, total, size, oldest, newest, owned, objects = answer
             rounds = RoundStats(
                 count=count,

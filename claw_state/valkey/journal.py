@@ -76,6 +76,7 @@ class ValkeyJournal:
 
         ``altered``: their requests equal this one in all but the last message.
         """
+        # Each turn's digest of the last message, and its state
         keys = [(row[-1].decode(), row[1].decode()) for row in rows]
         repeated = fingerprint.openclaw_retry_of(set(keys)) if altered else set(keys)
         attempts = [
@@ -85,6 +86,7 @@ class ValkeyJournal:
         ]
 
         for past in attempts:
+            # A turn that runs is repeated by an equal request only.
             if not altered or not self._runs(past):
                 return past
         return None

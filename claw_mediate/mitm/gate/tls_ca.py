@@ -53,6 +53,7 @@ class TlsCaAddon:
         self._now = now
         self._authority: Authority | None = None  # None: mitmproxy makes its own, for every name
         self._checked: tuple[Path | None] | None = None
+        """The CA of the settings that was checked, which may be None; None before the check."""
         self._uncovered: set[str] = set()
         self._reported_on: date | None = None
 

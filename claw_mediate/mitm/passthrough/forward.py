@@ -113,15 +113,17 @@ def begin_response(flow: http.HTTPFlow) -> None:
     objects is held back until they are recorded as the agent's: the runner may name one at
     another proxy as soon as it has it.
     """
-    assert flow.response is not None
+    response = flow.response
+    assert response is not None
     door.clear_fallback(flow)
-    state, response = state_of(flow), flow.response
+    state = state_of(flow)
     assert state.forwarded is not None
     mediator, handle, _ = state.forwarded
     retry_after = response.headers.get("retry-after", "")
     mediator.passthrough.note_status(handle, response.status_code, retry_after)
 
-    # A copy of the answer is read for its usage, for its id, and for ids of objects.
+    # What is to be noted of the answer: its usage, and of a success also its id, if the provider
+    # keeps it, and the ids of objects that the provider gives in it.
     is_success = response.status_code < _FIRST_REDIRECT
     is_kept = handle.kept_as is not None and is_success
     on_id = partial(mediator.passthrough.note_id, handle) if is_kept else None
@@ -129,6 +131,8 @@ def begin_response(flow: http.HTTPFlow) -> None:
     on_given = partial(mediator.passthrough.note_objects, handle)
     has_limit = handle.context.admission is not None
     notes = AnswerNotes(on_id, gives, on_given, measures=has_limit)
+
+    # The tap reads it, from a copy.
     codings = coding_names(response.headers.get_all("content-encoding"))
     content_type = response.headers.get("content-type", "")
     tap = AnswerTap(content_type, codings, notes)
@@ -143,13 +147,11 @@ def begin_response(flow: http.HTTPFlow) -> None:
     response.stream = tap
     if handle.hides_usage:
         _hide_usage(flow, tap, codings)
-    if (
-        response.is_http2
-        and flow.request.http_version == "HTTP/1.1"
-        and "content-length" not in response.headers
-    ):
-        # It came in frames; without chunks its end would be the end of the connection, like a
-        # break.
+
+    # Frames of HTTP/2 become chunks: without them the end of the response would be the end of the
+    # connection, like a break.
+    loses_frames = response.is_http2 and flow.request.http_version == "HTTP/1.1"
+    if loses_frames and "content-length" not in response.headers:
         response.headers["transfer-encoding"] = "chunked"
 
 
@@ -211,16 +213,21 @@ def finish(flow: http.HTTPFlow, *, is_whole: bool) -> None:
     state.forwarded = None
     _release(flow)
 
-    status = flow.response.status_code if flow.response is not None else _UNREACHED
-    answer = tap.received(status) if tap is not None else _no_answer(flow)
-    if state.runner_left:
-        status, is_whole = _RUNNER_LEFT, False
-
-    if tap is None:  # the provider gave no response; the flow holds what the runner got instead
-        body = flow.response.data.content or b"" if flow.response is not None else b""
-        mediator.passthrough.record_end(handle, status, answer, body, whole=False)
+    response = flow.response
+    status = response.status_code if response is not None else _UNREACHED
+    if tap is not None:
+        answer = tap.received(status)
+        body = bytes(tap.body)
     else:
-        mediator.passthrough.record_end(handle, status, answer, bytes(tap.body), whole=is_whole)
+        # The provider gave no response; the flow holds what the runner got instead.
+        answer = _no_answer(flow)
+        body = (response.data.content or b"") if response is not None else b""
+        is_whole = False
+
+    if state.runner_left:
+        status = _RUNNER_LEFT
+        is_whole = False
+    mediator.passthrough.record_end(handle, status, answer, body, whole=is_whole)
 
 
 def finish_lost(client_id: str) -> None:
@@ -291,10 +298,12 @@ def _remove_keys(handle: PassthroughHandle, response: http.Response) -> None:
     Leave any other unchanged.
     """
     redactor = handle.context.redactor
-    fields = response.headers.fields
-    response.headers.fields = tuple(
-        each for each in fields if redactor.data(line := b": ".join(each)) == line
-    )
+    clear_fields: list[tuple[bytes, bytes]] = []
+    for name, value in response.headers.fields:
+        line = name + b": " + value
+        if redactor.data(line) == line:
+            clear_fields.append((name, value))
+    response.headers.fields = tuple(clear_fields)
     if redactor.data(response.data.reason) != response.data.reason:
         response.data.reason = standard_phrase(response.status_code)
 
@@ -306,14 +315,14 @@ def _remove_keys(handle: PassthroughHandle, response: http.Response) -> None:
     try:
         body = decode_known(packed, codings, _MAX_UNPACKED, _UNPACK_SECONDS)
         clear = redactor.document(body)
+        if clear == body:
+            return
     except DecodingError:
-        body = packed
         path = handle.context.request.path
         clear = build_error_body(path, response.status_code, *_UNREADABLE)
         response.headers["content-type"] = "application/json"
 
-    if clear != body:
-        response.headers.pop("content-encoding", None)
-        response.raw_content = clear
-        if "transfer-encoding" not in response.headers:
-            response.headers["content-length"] = str(len(clear))
+    response.headers.pop("content-encoding", None)
+    response.raw_content = clear
+    if "transfer-encoding" not in response.headers:
+        response.headers["content-length"] = str(len(clear))

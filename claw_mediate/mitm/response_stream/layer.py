@@ -13,7 +13,7 @@ The states are mitmproxy's own (``mitmproxy.proxy.layers.http.HttpStream``).
 
 import logging
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, Self
@@ -95,6 +95,9 @@ def _cancel_for_runner(state: FlowState) -> None:
 class DoorStream(layers.HttpStream):
     """One request and its response."""
 
+    _waiting_bytes = 0
+    """Bytes of the body that came while a hook was under way or a provider was being connected."""
+
     @classmethod
     def check(cls) -> None:
         """Raise ``RuntimeError`` for a mitmproxy that is built differently."""
@@ -111,18 +114,15 @@ class DoorStream(layers.HttpStream):
         super().__init__(*arguments)
         self.request_body_buf: Any = BodyBuffer()
 
-    _waiting_bytes = 0
-    """Bytes of the body that came while a hook was under way or a provider was being connected."""
-
     def handle_event(self, event: Any) -> _Commands[None]:
         if isinstance(event, _TRAILERS):
             # They may be dropped on the way (RFC 9110, 6.5.1), and mitmproxy can't send them on
             # over HTTP/1.
             return
 
-        steps = super().handle_event(event)
+        steps: Iterator[Any] = super().handle_event(event)
         own: http.HTTPFlow | None = getattr(self, "flow", None)
-        if own is None:
+        if own is None:  # the flow is made when the head of the request is there
             yield from steps
         else:
             state = state_of(own)
@@ -130,12 +130,13 @@ class DoorStream(layers.HttpStream):
                 _cancel_for_runner(state)
 
             # What is sent has the originals in it; without any, mitmproxy's steps stay as they are.
-            is_redacted = state.redaction is not None
-            client = self.context.client
-            yield from restore_originals(own, state, steps, client) if is_redacted else steps
+            if state.redaction is not None:
+                steps = restore_originals(own, state, steps, self.context.client)
+            yield from steps
             if not self._paused:
                 end_pending(own, state)
 
+        # While a step waits for a hook, mitmproxy keeps what comes in.
         if self._paused and isinstance(event, layers.RequestData):
             self._waiting_bytes += len(event.data)
             patches.set_waiting(self.context.client, self.stream_id, self._waiting_bytes)
@@ -190,9 +191,9 @@ class DoorStream(layers.HttpStream):
             yield DoorPieceHook(self.flow)
 
     def check_body_size(self, request: bool) -> _Commands[bool]:
-        """Limit what has come in, of the request or the response. Return whether that ended it.
+        """Refuse a request of which too much has come in; send on a response that is held back.
 
-        The hooks judge what the head declares.
+        Return whether the request was refused. What its head declares was judged by the hooks.
         """
         state = state_of(self.flow)
         if request:
@@ -213,7 +214,8 @@ class DoorStream(layers.HttpStream):
         elif len(self.response_body_buf) > MAX_HELD and state.held_tap is not None:
             # Too long to be held back: what has come goes on now, and the rest streams.
             assert self.flow.response is not None
-            self.flow.response.stream, state.held_tap = state.held_tap, None
+            self.flow.response.stream = state.held_tap
+            state.held_tap = None
             begun = bytes(self.response_body_buf)
             self.response_body_buf.clear()
             yield from self.start_response_stream()

@@ -56,19 +56,23 @@ def redact_head(message: http.Message, redactor: Redactor | None) -> Originals:
     shown = [(each[0], _DOTS) if each[0].lower() in _NAMES and each[1] else each for each in fields]
 
     if redactor is not None:
-        line = _line(message)
-        own = getattr(message.data, line)
-        lines = [own, *chain.from_iterable(shown)]
-        clear = redactor.lines(lines)
-        if clear is not lines:
+        # All texts of the head are searched at once: the target or the reason phrase, then each
+        # header's name and value. Without a secret the very same list comes back.
+        attribute = _line(message)
+        own_line = getattr(message.data, attribute)
+        texts = [own_line, *chain.from_iterable(shown)]
+        clear = redactor.lines(texts)
+        if clear is not texts:
             shown = list(zip(clear[1::2], clear[2::2], strict=True))
-        if clear[0] != own:
-            phrase = clear[0]
-            if isinstance(message, http.Response):
-                phrase = standard_phrase(message.status_code)
-            setattr(message.data, line, phrase)
-            originals.line = (phrase, own)
 
+        if clear[0] != own_line:
+            shown_line = clear[0]
+            if isinstance(message, http.Response):
+                shown_line = standard_phrase(message.status_code)
+            setattr(message.data, attribute, shown_line)
+            originals.line = (shown_line, own_line)
+
+    # A header that came with dots of its own is noted, too: without an original it is not sent.
     for place, (each, original) in enumerate(zip(shown, fields, strict=True)):
         if each != original or _DOTS in original[1]:
             shown[place] = _number(each, place, original, originals)
