@@ -102,14 +102,16 @@ class WithheldTools:
         # A tool for which history has a reason is in its own row already.
         has_reason = {key.partition("\0")[0] for key in self._withheld[agent].counts}
         turns = self._turns.counts[agent]
-        offered = dict(self._offered[agent].counts)
+        unexplained = dict(self._offered[agent].counts)
         for tool in sorted(granted.tools):
-            aliases = {plain_alias(tool), hashed_alias(tool)}
-            offers = sum(offered.pop(alias, 0) for alias in aliases)
+            offers = 0
+            for alias in {plain_alias(tool), hashed_alias(tool)}:
+                offers += unexplained.pop(alias, 0)
             if offers < turns and tool not in has_reason:
                 yield WithheldRow(agent, tool, "granted, not offered", turns - offers)
 
-        for alias, count in sorted(offered.items()):
+        # No granted tool has these aliases.
+        for alias, count in sorted(unexplained.items()):
             yield WithheldRow(agent, alias, "offered, not granted", count)
 
 

@@ -286,6 +286,7 @@ class TurnAssembler:
             open_turn.turn = event.turn()
             open_turn.used.add(event.usage())
         elif event.kind == "request":
+            # A turn that failed, and is attempted again, has failed until that attempt ends.
             open_turn.turn = open_turn.turn or event.turn()
         elif event.kind == "resume":
             open_turn.resumed = True

@@ -105,20 +105,22 @@ def read_lines(
     for piece in _line_pieces(blocks):
         observe(piece)
         size += len(piece)
-        if size <= MAX_LINE_BYTES:
-            pieces.append(piece)
-        else:
+        is_too_long = size > MAX_LINE_BYTES
+        if is_too_long:
             pieces.clear()
+        else:
+            pieces.append(piece)
 
         if piece.endswith(b"\n"):
-            yield Line(number, offset, b"".join(pieces) if pieces else None)
+            yield Line(number, offset, None if is_too_long else b"".join(pieces))
             number += 1
             offset += size
             size = 0
             pieces.clear()
 
-    if size:
-        yield Line(number, offset, b"".join(pieces) if pieces else None)
+    if size:  # a last line without a line break
+        is_too_long = size > MAX_LINE_BYTES
+        yield Line(number, offset, None if is_too_long else b"".join(pieces))
 
 
 def agent_directories(histories: Iterable[Path]) -> dict[str, list[Path]]:

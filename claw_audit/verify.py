@@ -173,7 +173,9 @@ class ChainWalk:
         return self._verdict
 
     def _walk(self, file: HistoryFile) -> None:
-        torn_line: Line | None = None  # The last line, if it is torn and has a line break
+        # The last line that was read, if it is torn and has a line break. A file can't end with it:
+        # the proxy ends a torn line only when it writes the next one.
+        torn_line: Line | None = None
         for line in read_lines(file.blocks(), self._hash):
             place = (file.path, line.number, line.offset)
             seal = self._take_seal(line)
@@ -189,7 +191,6 @@ class ChainWalk:
             else:
                 self._add_torn(place, "it is being written")
 
-        # The proxy ends a torn line only when it writes the next one.
         if torn_line is not None:
             what = "ends with a part of a line: the rest of it was removed"
             self._verdict.add_break(file.path, torn_line.number, torn_line.offset, what)
@@ -421,10 +422,11 @@ def _missing(
             if line in seen:
                 continue
 
-            if (number, index) >= start:
-                removed.append(index)
-            else:
+            was_rotated = (number, index) < start
+            if was_rotated:
                 rotated.append(index)
+            else:
+                removed.append(index)
 
         if rotated:
             yield _missing_turns(log, "rotated", rotated)

@@ -54,10 +54,12 @@ def exposed_to(status: os.stat_result, proxy: int | None = None) -> str | None:
     if status.st_mode & stat.S_IRWXO:
         return "everybody"
 
+    if status.st_mode & stat.S_IWGRP:
+        return "its group"
+
+    # A proxy that owns the file does not read it as a member of the group: others would.
     proxy_user = os.geteuid() if proxy is None else proxy
     is_owner = status.st_uid == proxy_user
-    group_writes = status.st_mode & stat.S_IWGRP
-    group_reads = status.st_mode & stat.S_IRWXG
-    if group_writes or (is_owner and group_reads):
+    if is_owner and status.st_mode & stat.S_IRWXG:
         return "its group"
     return None

@@ -69,10 +69,11 @@ def ca_status(directory: Path, hosts: Iterable[str], now: datetime, pod: str) ->
     try:
         if stored.next is not None:
             read_staged(directory, now)
-        if signing is not None:
-            problems += _rotation_problems(stored, signing, coverable, now, pod)
     except StagedCaError as error:
         problems.append(_staged_problem(error, pod))
+    else:
+        if signing is not None:
+            problems += _rotation_problems(stored, signing, coverable, now, pod)
     return CaStatus(stored, covered, left_out, tuple(problems))
 
 
@@ -87,8 +88,10 @@ def _stored_problems(
     try:
         load_ca(directory / PRIVATE, now)
     except UnfitError as error:
+        # Most errors of ``load_ca`` end with their remedy in parentheses.
         text, _, remedy = str(error).partition(" (")
-        yield CaProblem("error", text, remedy.rstrip(")") or f"see {directory / PRIVATE / CA_FILE}")
+        remedy = remedy.rstrip(")") or f"see {directory / PRIVATE / CA_FILE}"
+        yield CaProblem("error", text, remedy)
 
     scope = stored.signing.excessive_scope
     if scope is not None:

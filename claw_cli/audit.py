@@ -154,7 +154,8 @@ def grants_of(pod: Path, agent: str) -> PodGrants:
     one_of(agent, agents, str(pod))
 
     declared: set[str] = set()
-    for service, descriptor in (plan.pod.descriptors if plan else {}).items():
+    descriptors = {} if plan is None else plan.pod.descriptors
+    for service, descriptor in descriptors.items():
         if descriptor is not None:
             declared.update(canonical_name(service, tool.name) for tool in descriptor.tools)
     return PodGrants(agents, frozenset(declared))

@@ -45,8 +45,10 @@ class CompiledTree:
 
 
 def find_tree(pod: Path | None, environ: Mapping[str, str]) -> CompiledTree:
-    """Return the tree of the pod file, if one is given; else that of ``CLAW_CONTEXT_ROOT``; else
-    that of the pod in the current directory.
+    """Return the tree of a pod.
+
+    That of the pod file, if one is given; else that of ``CLAW_CONTEXT_ROOT``; else that of the pod
+    in the current directory.
     """
     named_context = environ.get(CONTEXT_ROOT)
     if pod is None and named_context:

@@ -1,5 +1,4 @@
-"""``claw proxy [--web] [--workers N] [-f POD] [MITMPROXY OPTIONS]``: mitmdump or mitmweb, with the
-addon that is installed.
+"""``claw proxy [--web] [--workers N] [-f POD] [MITMPROXY OPTIONS]``: mitmproxy with the addon.
 
 Rules. It runs what ``mitmdump -s addons/cllama.py`` runs in a checkout, with the Python that runs
 ``claw``. If CLAW_CONTEXT_ROOT is not set, the proxy uses the compiled tree in the current directory
@@ -73,10 +72,11 @@ def proxy(
             2,
         )
 
-    environment = dict(os.environ)
     is_context_in_options = any("cllama_context=" in argument for argument in arguments)
     is_context_named = is_context_in_options or bool(os.environ.get(CONTEXT_ROOT))
-    if file is not None or not is_context_named:
+    if is_context_named and file is None:
+        environment = dict(os.environ)
+    else:
         tree = find_tree(file, os.environ)
         if has_server and not tree.is_compiled:
             fail(tree.missing)

@@ -146,28 +146,35 @@ def compile_pod(
 
     master = plan.loaded.master or _new_master()
     deployment = replace(_deployment(plan, master), placement=placement)
+    directory = output_of(pod_file, output)
     if target == "kubernetes":
         content = kubernetes(deployment, plan.loaded.variables.lookup)
-        file = output_of(pod_file, output) / KUBERNETES_FILE
+        file = directory / KUBERNETES_FILE
     else:
         content = Result(compose(deployment))
         file = compose_file_of(pod_file, output)
+
     diagnostics = sort_diagnostics((*checked.diagnostics, *content.diagnostics))
     if content.value is None or has_errors(diagnostics):
         return Result(None, diagnostics)
 
-    # First of all: a tree with the tokens of a secret that was not stored could not be made again.
-    new_master = pod_file.parent / MASTER_FILE if plan.loaded.master is None else None
-    problems = write_master(new_master, master) if new_master is not None else ()
+    # The secret is stored before the tree: its tokens could not be made again without it.
+    new_master: Path | None = None
+    if plan.loaded.master is None:
+        new_master = pod_file.parent / MASTER_FILE
+        problems = write_master(new_master, master)
+        if problems:
+            return Result(None, (*diagnostics, *problems))
 
+    # Only compose.generated.yml may be beside the tree; any other file is in it.
     tree = deployment.tree
     beside: dict[Path, bytes] = {}
-    if target == "compose" and output is None:
-        beside[file] = content.value
-    else:
+    if file.parent == directory:
         tree = {**tree, PurePosixPath(file.name): content.value}
-    directory = output_of(pod_file, output)
-    problems = problems or write(tree, directory, beside)
+    else:
+        beside[file] = content.value
+
+    problems = write(tree, directory, beside)
     if problems:
         return Result(None, (*diagnostics, *problems))
 

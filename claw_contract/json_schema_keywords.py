@@ -317,8 +317,11 @@ def _applied_subschemas(
         if name in instance:
             parts.append(part)
     if "if" in schema:
-        holds = validator.evolve(schema=schema["if"]).is_valid(instance)
-        parts += [schema["if"], schema.get("then")] if holds else [schema.get("else")]
+        condition = schema["if"]
+        if validator.evolve(schema=condition).is_valid(instance):
+            parts += [condition, schema.get("then")]
+        else:
+            parts.append(schema.get("else"))
 
     for part in parts:
         if isinstance(part, dict) and validator.evolve(schema=part).is_valid(instance):

@@ -98,6 +98,7 @@ class McpApp:
             await _write(send, HTTPStatus.UNAUTHORIZED, refused, [(b"www-authenticate", b"Bearer")])
             return
 
+        # Its connection counts among this caller's from now on, and not among the strangers'.
         admitted = scope.get("state", {}).get(ADMITTED)
         if admitted is not None:
             admitted(principal)
@@ -110,11 +111,12 @@ class McpApp:
         body = await self._take(principal, receive, send)
         if body is None:
             return
+
         request = HttpRequest(scope["method"], scope["path"], headers, body)
         try:
             await self._exchange(request, principal, receive, send)
         finally:
-            self._hold(principal, -_held_bytes(body))
+            self._hold(principal, -_held_bytes(body))  # ``_read`` has added them
 
     def _identify(self, headers: Sequence[tuple[str, str]]) -> str | None:
         """Return the caller by its ``Authorization`` header; None if it is nobody."""

@@ -251,14 +251,16 @@ class StreamableHttpServer:
             )
 
         message = _read_body(headers, body)
+        is_opening = message.is_request and message.method == "initialize"
         if stateless.is_stateless(headers, message):
             error = stateless.find_error(headers, message)
             if error is not None:
                 raise Refusal(HTTPStatus.BAD_REQUEST, error, bytes(message.id))
+            # All requests of a principal share a session without an id.
             session = self._stateless.setdefault(
                 principal, Session(principal, version=STATELESS_VERSION)
             )
-        elif message.is_request and message.method == "initialize":
+        elif is_opening:
             request = ClientRequest(Session(principal), message, accepts_stream)
             return await self._open(request, accepts_json)
         else:
@@ -303,10 +305,12 @@ class StreamableHttpServer:
             raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, error, bytes(request.message.id))
 
         session.requests[request] = None
+
         # Started at once: a task that is cancelled before it starts would not clean up.
         loop = asyncio.get_running_loop()
         task = asyncio.Task(self._run(request), loop=loop, eager_start=True)
         request.task = task
+
         try:
             if request.accepts_stream:
                 await request.outbox.wait(_SILENT_SECONDS)
@@ -316,6 +320,7 @@ class StreamableHttpServer:
             _leave(request)
             raise
 
+        # An answer that comes soon, and with nothing before it, needs no stream.
         if task.done() and accepts_json and not request.outbox:
             answer = task.result()
             return _respond(answer.status, answer.message)

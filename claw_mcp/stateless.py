@@ -93,10 +93,13 @@ def is_stateless(headers: Mapping[str, str], message: RpcMessage | None = None) 
 def find_error(headers: Mapping[str, str], message: RpcMessage) -> RpcError | None:
     """Return what is wrong with the headers or the ``_meta`` of a message; None if nothing is."""
     requested = headers.get(PROTOCOL_VERSION)
-    versions = {"supported": [STATELESS_VERSION], "requested": requested}
-    unsupported = RpcError(UNSUPPORTED_VERSION, "Unsupported protocol version", versions)
+    unsupported: RpcError | None = None
+    if requested != STATELESS_VERSION:
+        versions = {"supported": [STATELESS_VERSION], "requested": requested}
+        unsupported = RpcError(UNSUPPORTED_VERSION, "Unsupported protocol version", versions)
+
     if not message.is_request:
-        return unsupported if requested != STATELESS_VERSION else None
+        return unsupported
 
     params = read_object(message.params)
     meta = params.get("_meta")
@@ -105,6 +108,7 @@ def find_error(headers: Mapping[str, str], message: RpcMessage) -> RpcError | No
     if missing:
         return RpcError(INVALID_PARAMS, f"params._meta needs {' and '.join(missing)}")
 
+    # Each header, its value, and what the body says instead of it.
     pairs = [
         (PROTOCOL_VERSION, requested, present[VERSION_META]),
         (METHOD, headers.get(METHOD), message.method),
@@ -116,7 +120,8 @@ def find_error(headers: Mapping[str, str], message: RpcMessage) -> RpcError | No
         if value != expected:
             return RpcError(HEADER_MISMATCH, f"the header {header} and the body differ")
 
-    return unsupported if requested != STATELESS_VERSION else None
+    # Last: a version is the client's only if its header and its body agree on it.
+    return unsupported
 
 
 def status_of(error: RpcError) -> int:

@@ -113,18 +113,20 @@ class Wire:
                     resolve(None)
 
     async def _chunks(self) -> AsyncIterator[bytes]:
+        """Yield the input, until it ends or can't be read any more."""
         loop = asyncio.get_running_loop()
         chunks = asyncio.Queue[bytes](4)
 
         def read() -> None:
-            chunk = b"-"
-            with contextlib.suppress(RuntimeError):
-                while chunk:
+            with contextlib.suppress(RuntimeError):  # The loop has ended
+                while True:
                     try:
                         chunk = os.read(self._input, _CHUNK)
                     except OSError:
                         chunk = b""
                     asyncio.run_coroutine_threadsafe(chunks.put(chunk), loop).result()
+                    if not chunk:
+                        return
 
         threading.Thread(target=read, name="stdin", daemon=True).start()
         while chunk := await chunks.get():
@@ -159,8 +161,9 @@ class StdioServer:
                 await self._take(line)
 
     async def _take(self, line: bytes | None) -> None:
+        """Answer a line, or begin to; None is a line that was too long."""
         try:
-            (message,) = read_messages(line or b"")
+            (message,) = read_messages(line or b"")  # which refuses the empty one
         except (MessageError, ValueError):
             why = f"a message is one line of JSON-RPC, of at most {self._server.max_body} bytes"
             await self._wire.write(write_error(b"", RpcError(INVALID_REQUEST, why)))
@@ -168,12 +171,16 @@ class StdioServer:
         assert line is not None
 
         request = HttpRequest("POST", "/", [*_HEADERS, *self._headers(message)], line)
+        # A request runs beside the next lines. They wait for ``initialize``, whose session they
+        # need, and for notifications.
         if message.is_request and message.method != "initialize":
             self._start(self._exchange(request), bytes(message.id))
             return
 
+        # Over HTTP, a notification or a response may be refused; here nothing answers it.
         is_answered = not (message.is_notification or message.is_response)
         await self._exchange(request, is_answered=is_answered)
+
         if message.method == "notifications/initialized":
             listening = HttpRequest("GET", "/", [*_HEADERS, (SESSION_ID, self._session)])
             self._start(self._exchange(listening))

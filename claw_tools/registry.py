@@ -160,9 +160,9 @@ def matches(glob: str, name: str) -> bool:
     """
     # Bit n of each number is about the n-th character of the glob, not counting its stars
     length = 0
-    stars = 0
-    marks = 0
-    positions = dict.fromkeys(name, 0)
+    stars = 0  # There is a star before it
+    marks = 0  # It is "?"
+    positions = dict.fromkeys(name, 0)  # By character of the name: it is this one
     for sign in glob:
         if sign == "*":
             stars |= 1 << length
@@ -173,10 +173,13 @@ def matches(glob: str, name: str) -> bool:
             positions[sign] |= 1 << length
         length += 1
 
-    # Bit n: the first n characters of the glob match the name so far
+    # Bit n: the first n characters of the glob match the name so far. The next sign of the name is
+    # taken by the next character of the glob, or by a star before that
     matched = 1
     for sign in name:
-        matched = (matched & (positions[sign] | marks)) << 1 | matched & stars
+        by_character = (matched & (positions[sign] | marks)) << 1
+        by_star = matched & stars
+        matched = by_character | by_star
     return bool(matched >> length)
 
 

@@ -63,10 +63,12 @@ def describe_tools_host(
             grantable.append((_configured(tool, settings), node))
 
     servers = _servers(settings)
-    for tool, node in _tools_with_nodes(listed) if listed is not None else ():
+    listed_tools = () if listed is None else _tools_with_nodes(listed)
+    for tool, node in listed_tools:
+        # A name without a server would be of the host's own tools, which only its registry has.
         server, separator, _ = tool.name.partition(_SEPARATOR)
         if not separator:
-            continue  # named like a tool of the host itself, whose own tools are the registry's
+            continue
 
         if server in servers and _is_internal(servers[server]):
             held_back[tool.name] = _INTERNAL

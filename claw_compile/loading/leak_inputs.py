@@ -280,8 +280,10 @@ class LeakInputs:
                 yield file_input(what, source, "file", notes)
             return
 
+        # A private folder is reported as a whole, and its files are not read.
         if private.is_refused(exposure):
             return
+
         content = self._folder(path)
         for file in content.files:
             shown_path = self.files.display_path(posixpath.join(path, file.path))

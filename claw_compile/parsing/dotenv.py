@@ -106,8 +106,8 @@ class _Parser:
         rest = self.text[start:end]
 
         if not match["sign"]:
-            # A bare name may have a comment. The blank is there because a comment needs one.
-            if _without_comment(" " + rest):
+            # A bare name stands alone, without even a comment.
+            if rest.strip(_BLANKS):
                 self._report(at, "this line is not NAME=value")
             else:
                 self.assignments.append(Assignment(name, None, self._number(at)))

@@ -306,7 +306,9 @@ def expand_list[T](
 def merge_models(own: Models | None, defaults: Models | None) -> tuple[AllowedModel, ...]:
     """Return the models in the order of attempts: primary, fallbacks, then the others by slot."""
     layers: list[Models] = []
-    if own is None or not own.is_empty:
+    # An empty mapping of the service takes nothing from the pod.
+    drops_defaults = own is not None and own.is_empty
+    if not drops_defaults:
         layers = [layer for layer in (defaults, own) if layer is not None]
 
     slots: dict[str, str | None] = {}

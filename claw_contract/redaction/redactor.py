@@ -160,6 +160,7 @@ class Redactor:
         if not has_needless_escape:
             return False
 
+        # What is decoded below is printable ASCII only, so it can't rule out any other form.
         forms = {form for search in self._searches for form in search.forms}
         if any(_NOT_PLAIN.search(form) for form in forms):
             return True
@@ -184,14 +185,15 @@ class Redactor:
     ) -> Iterator[bytes]:
         """Yield the document without the secrets, in pieces.
 
-        Only tokens that a secret touches, or may hide in, are decoded. ``copied`` is how much of
-        the document was yielded, ``read`` the end of the last token.
+        Only tokens that a secret touches, or may hide in, are decoded.
         """
-        copied = read = 0
+        copied = 0  # The end of what was yielded
+        read = 0  # The end of the last token
         for start, end in merge(spans, _find_hiding(document)):
             if max_text is not None:
                 read = _step_over_strings(document, read, start, max_text)
 
+            # A span may reach over several tokens, as of numbers in an array.
             while read < end:
                 token = _token_at(document, read, max(read, start))
                 if token is None or token.start() >= end:
@@ -368,17 +370,19 @@ def _step_over_strings(document: bytes, read: int, place: int, max_text: int) ->
         window = min(read + _DECODED, place)
         before = _WHOLE_STRINGS.match(document, read, window)
         assert before is not None  # it also matches the empty string
-        if before.end() == window:
+        string = before.end()  # Where a string begins that does not end in the window
+        has_no_such_string = string == window
+        if has_no_such_string:
             if window == place:
-                return read
+                return read  # Not ``place``: a number that contains it begins before it
             read = window
             continue
 
-        end = _end_of_string(document, before.end() + 1)
+        end = _end_of_string(document, string + 1)
         if end > place:
-            if end - before.end() > max_text:
+            if end - string > max_text:
                 raise LongTextError
-            return before.end()
+            return string
         read = end
     return read
 
@@ -450,23 +454,28 @@ def _decoded_levels(pieces: Iterable[bytes], overlap: int) -> Iterator[bytes]:
     Each text begins with the last ``overlap`` bytes of the text before it on its level, so that a
     form in two pieces is found.
     """
-    unread = [b""] * _MAX_LEVELS  # The beginning of an escape that the last piece cut
-    ends = [b""] * (_MAX_LEVELS + 1)
+    # By level:
+    cut_escapes = [b""] * _MAX_LEVELS  # The beginning of an escape that the last piece cut
+    ends = [b""] * (_MAX_LEVELS + 1)  # The last bytes of the text before
     for piece in pieces:
         text = piece
         for level in range(_MAX_LEVELS):
-            yield ends[level] + text
-            ends[level] = (ends[level] + text)[-overlap:]
+            with_end = ends[level] + text
+            yield with_end
+            ends[level] = with_end[-overlap:]
 
-            escaped = unread[level] + text
+            # The match ends before an escape that is cut, which can only be in the last bytes, or
+            # before a malformed one, which is passed over.
+            escaped = cut_escapes[level] + text
             whole = _WHOLE_ESCAPES.match(escaped)
             assert whole is not None  # it also matches the empty string
-            # Text that is no escape is passed over; only its last bytes may begin one.
             end = max(whole.end(), len(escaped) - _ESCAPE_LENGTH)
-            unread[level] = escaped[end:]
+            cut_escapes[level] = escaped[end:]
             text = _ESCAPE_PAIR.sub(_unescape, escaped[:end])
-        yield ends[-1] + text
-        ends[-1] = (ends[-1] + text)[-overlap:]
+
+        with_end = ends[-1] + text
+        yield with_end
+        ends[-1] = with_end[-overlap:]
 
 
 def _unescape(escape: re.Match[bytes]) -> bytes:

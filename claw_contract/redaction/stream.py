@@ -27,9 +27,9 @@ class _Edit(NamedTuple):
 
 
 def redact_stream(stream: bytes, redactor: Redactor) -> bytes:
-    """Replace the pieces of secrets by dots.
+    """Return the stream without the secrets that are spread over several of its events.
 
-    ``Redactor.document`` handles secrets within one piece.
+    ``Redactor.document`` handles those within one event.
     """
     members_by_name: dict[bytes, list[re.Match[bytes]]] = {}
     for member in _MEMBER.finditer(stream):
@@ -51,6 +51,7 @@ def redact_stream(stream: bytes, redactor: Redactor) -> bytes:
 
 def _edits(members: list[re.Match[bytes]], redactor: Redactor) -> list[_Edit]:
     """Return an edit for each piece that contains a part of a secret."""
+    # Most streams have no secret, and their pieces need not be decoded.
     whole = b'"%b"' % b"".join([member[2] for member in members])
     if redactor.document(whole) == whole:
         return []

@@ -60,23 +60,27 @@ def _head(entry: dict[str, Any]) -> Iterator[str]:
     yield render_headline(entry)
 
     provider = _provider(entry)
+    digest = as_line(entry.get("digest"))[:_DIGEST]
     yield _join(
         as_line(entry.get("path")),
         _labelled(entry, "requested_model", "asked for "),
         f"answered by {provider}" if provider else "",
         "as a stream" if entry.get("stream") is True else "",
         "goes on with an earlier attempt" if entry.get("resumed") is True else "",
-        _labelled(entry, "digest", "pod ")[: len("pod ") + _DIGEST],
+        f"pod {digest}" if digest else "",
     )
 
     usage = as_object(entry.get("usage"))
+    tokens_in = f"{_number(usage, 'prompt_tokens')} tokens in"
     cached = _number(usage, "cached_tokens")
+    if cached:
+        tokens_in += f" ({cached} cached)"
+
     cost = usage.get("reported_cost_usd")
     has_cost = isinstance(cost, int | float) and 0 <= cost < _MAX_NUMBER
-    tokens_in = f"{_number(usage, 'prompt_tokens')} tokens in"
     yield _join(
         _many(_number(usage, "total_rounds"), "model call"),
-        f"{tokens_in} ({cached} cached)" if cached else tokens_in,
+        tokens_in,
         f"{_number(usage, 'completion_tokens')} out",
         f"{_number(entry, 'latency_ms')} ms" if "latency_ms" in entry else "",
         f"${cost:.6f}" if has_cost else "",
@@ -176,8 +180,13 @@ def _call(call: dict[str, Any], caller: str) -> Iterator[str]:
 
     if call.get("duplicate") is True:
         yield f"  a repeat of the call of round {_number(call, 'duplicate_of_round')}"
-    result = as_object(call.get("result"))
-    shown = result.get("data", result.get("error", call.get("result")))
+
+    shown = call.get("result")
+    result = as_object(shown)
+    if "data" in result:
+        shown = result["data"]
+    elif "error" in result:
+        shown = result["error"]
     yield from _barred([text.printable(shown)])
 
 

@@ -135,11 +135,13 @@ def _keep(limits: CommandLimits, own: Descriptors, launcher: int) -> None:
     os.setsid()
     length = int(_read(own.socket, _LENGTH) or b"0")
     request = json.loads(_read(own.socket, length) or b"{}")
+
     prctl(_CHILD_SUBREAPER, 1)
     drop_user(own.workspace)
     os.fchdir(own.workspace)
     if limits.form == "namespaces":
         enter_namespaces(network=limits.network)
+
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     die_with_parent(signal.SIGTERM)
     has_launcher = os.getppid() == launcher  # It may have died before
@@ -150,6 +152,7 @@ def _keep(limits: CommandLimits, own: Descriptors, launcher: int) -> None:
         inner = _fork_inner(limits, own, request)
         os.close(own.output)
         os.close(own.errors)
+        # In namespaces, process 1 tells the status (``_be_first``)
         if _has_ended(limits, own, inner) and limits.form == "landlock":
             own.say(f"status {os.waitpid(inner, 0)[1]}")
     finally:

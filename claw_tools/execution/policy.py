@@ -155,7 +155,7 @@ class _Scan:
             else:
                 self._add(char)
 
-        self._closed(-1)
+        self._closed(-1)  # Raises if it is strict
 
     def _read_operator(self, char: str) -> None:
         is_double = self.text[self._at : self._at + 1] == char

@@ -96,7 +96,7 @@ def open_by_walk(folder: int, path: str, flags: int) -> int:
             else:
                 raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
 
-        # Finds out whether it is a link: with O_DIRECTORY the error would be that of no folder
+        # A link is found without the flags: with O_DIRECTORY it would be ENOTDIR, and not ELOOP
         os.close(_enter(walked[-1], last))
         return _enter(walked[-1], last, flags)
 

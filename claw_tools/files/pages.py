@@ -62,23 +62,25 @@ def read_page(file: BinaryIO, asked: Lines, cancellation: Cancellation) -> dict[
 def _skip_lines(file: BinaryIO, count: int, cancellation: Cancellation) -> None:
     """Read over lines, a long one in parts. Raise ``ToolError`` if the file has fewer."""
     skipped = 0
-    part = b"\n"
+    is_within_line = False
     while skipped < count:
         cancellation.check()
 
-        previous = part
         part = file.readline(_CHUNK)
-        if part.endswith(b"\n"):
+        if not part:
+            break
+
+        is_within_line = not part.endswith(b"\n")
+        if not is_within_line:
             skipped += 1
-        elif not part:
-            has_unended_line = not previous.endswith(b"\n")
-            lines = skipped + has_unended_line
-            if lines < count:
-                raise ToolError(
-                    ErrorCode.INVALID_ARGS,
-                    f"the offset {count} is past the end: the file has {lines} lines.",
-                )
-            return
+
+    if is_within_line:
+        skipped += 1  # The last line lacks its line break
+    if skipped < count:
+        raise ToolError(
+            ErrorCode.INVALID_ARGS,
+            f"the offset {count} is past the end: the file has {skipped} lines.",
+        )
 
 
 def _take_lines(

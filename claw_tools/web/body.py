@@ -81,7 +81,7 @@ async def decode_text(content: bytes, content_type: str, start: int) -> tuple[st
     parts: list[str] = []
     to_skip = start
     room = MAX_TEXT
-    for offset in range(0, len(content) + 1, _SLICE):
+    for offset in range(0, len(content) + 1, _SLICE):  # The last slice is not full, maybe empty
         end = offset + _SLICE
         text = decoder.decode(content[offset:end], final=end > len(content))
         part = text[to_skip:]

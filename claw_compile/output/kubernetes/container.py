@@ -37,6 +37,8 @@ _ELSEWHERE = {
 _COMMANDS = {"entrypoint": "command", "command": "args"}
 _SECURITY = {"user", "read_only", "cap_add", "cap_drop", "privileged"}
 _FLAGS = {"stdin_open": "stdin", "tty": "tty"}
+_PARTLY_CARRIED = {"ports": "a port is reached in the cluster only, by who may"}
+"""What is not carried over of a key: a port itself is (``Converter.ports``), its publishing not."""
 _PORTS = re.compile(r"(?P<first>[0-9]{1,5})(-(?P<last>[0-9]{1,5}))?(/(?P<protocol>[a-z]+))?")
 _MAX_RANGE = 100
 """The most ports of one range: a Service of Kubernetes has no ranges, and lists each port."""
@@ -147,6 +149,7 @@ class Converter:
             return
 
         if key in _COMMANDS:
+            # A mapping is no command: ``_words`` returns None for it.
             words = self._words(node)
             result[_COMMANDS[key]] = words and [*map(_escape_variables, words)]
         elif key in _FLAGS:
@@ -163,11 +166,8 @@ class Converter:
             for item in items_of(node):
                 self._volume(item)
         else:
-            # The ports themselves are carried over (``ports``); publishing them on a host is not.
-            is_published = key == "ports"
-            what = (
-                "a port is reached in the cluster only, by who may" if is_published else quote(key)
-            )
+            # Also a healthcheck without a probe, and a working_dir that is no scalar.
+            what = _PARTLY_CARRIED.get(key, quote(key))
             self._report(entry.key, f"{what} ({self.spec.name.text})")
 
     def _tmpfs(self, node: Node) -> None:
