@@ -142,7 +142,9 @@ class McpApp:
             async with asyncio.timeout(_BODY_SECONDS):
                 return await self._read(principal, receive)
         except TimeoutError:
-            await _write(send, 408, b'{"error":"the body did not arrive in time"}')
+            await _write(
+                send, HTTPStatus.REQUEST_TIMEOUT, b'{"error":"the body did not arrive in time"}'
+            )
         except _FullError:
             await _write(
                 send,

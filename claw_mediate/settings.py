@@ -145,8 +145,8 @@ SETTINGS = (
         "file_look_ms",
         "CLLAMA_FILE_LOOK_MS",
         "50",
-        "Time for which a look at the agents' files, providers.json and prices.json holds, in "
-        "milliseconds; 0: each request looks.",
+        "Time for which a look at the agents' files, providers.json, the key states and "
+        "prices.json holds, in milliseconds; 0: each request looks.",
     ),
     Setting(
         "keepalive_ms",

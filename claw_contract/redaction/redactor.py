@@ -356,8 +356,13 @@ def _token_at(document: bytes, read: int, place: int) -> re.Match[bytes] | None:
     if is_in_string:
         return _TOKEN.match(document, before.end())
 
-    last_separator = max(document.rfind(mark, read, place) for mark in _SEPARATORS)
-    return _TOKEN.search(document, max(read, 1 + last_separator))
+    last_separator = _find_last_separator(document, read, place)
+    return _TOKEN.search(document, max(read, last_separator + 1))
+
+
+def _find_last_separator(document: bytes, start: int, end: int) -> int:
+    """Return the place of the last byte between two places that is in no scalar; -1 for none."""
+    return max(document.rfind(mark, start, end) for mark in _SEPARATORS)
 
 
 def _step_over_strings(document: bytes, read: int, place: int, max_text: int) -> int:
@@ -375,7 +380,10 @@ def _step_over_strings(document: bytes, read: int, place: int, max_text: int) ->
         if has_no_such_string:
             if window == place:
                 return read  # Not ``place``: a number that contains it begins before it
-            read = window
+
+            # Nor ``window``: a number may reach over it. Its last separator is outside strings.
+            last_separator = _find_last_separator(document, read, window)
+            read = window if last_separator < 0 else last_separator + 1
             continue
 
         end = _end_of_string(document, string + 1)

@@ -342,7 +342,7 @@ def use_fast_map_local(addon: Any, *, fast: bool) -> None:
 
     ``addon`` is mitmproxy's ``maplocal``; None: there is none.
     """
-    if addon is None:
+    if not hasattr(addon, "replacements"):
         return
 
     addon.__dict__.pop("request", None)
@@ -351,9 +351,8 @@ def use_fast_map_local(addon: Any, *, fast: bool) -> None:
 
     find_file = addon.request
 
-    def request(self: Any, request_flow: http.HTTPFlow) -> None:
-        if self.replacements:
-            find_file(request_flow)
+    def request(self: Any, request_flow: http.HTTPFlow) -> Any:
+        return find_file(request_flow) if self.replacements else None
 
     addon.request = MethodType(request, addon)
 

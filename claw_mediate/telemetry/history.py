@@ -78,9 +78,10 @@ class History:
         has_rotated = False
         is_cut = False
 
+        # A file that can't be looked at now is still known afterwards.
+        found = _state(file)
         # Unset until the line is written: after a failure the file says where the chain ends.
         left, last = self._ends.pop(agent_id, (None, GENESIS))
-        found = _state(file)
 
         # If the file is empty or gone, something else rotated it, and the chain goes on. If it is
         # not as this writer left it, a mediator of other settings may have written since.

@@ -291,8 +291,8 @@ def build_request(
     body = json_splice.Object(request.body, unique=_READ)
 
     own_tools = array_member(body, "tools")
-    own_types = [_type(tool) for tool in split_items(own_tools)]
-    is_programmatic = "programmatic_tool_calling" in own_types
+    own_types = (_type(tool) for tool in split_items(own_tools))
+    is_programmatic = "programmatic_tool_calling" in own_types  # Read up to the first one
     managed = [_wire_tool(tool, is_programmatic) for tool in catalog.offered]
     changes: Changes = {
         "tools": json_splice.append(own_tools, managed),

@@ -68,6 +68,19 @@ def test_only_a_secret_in_a_text_that_is_too_long_to_decode_is_an_error(
 
 
 @pytest.mark.requirement("bodies:escapes")
+@pytest.mark.parametrize("place", range(30))
+def test_a_secret_in_a_number_at_the_end_of_a_step_leaves_json(
+    monkeypatch: pytest.MonkeyPatch, place: int
+) -> None:
+    monkeypatch.setattr(redactor, "_WINDOW", 64)
+    monkeypatch.setattr(redactor, "_DECODED", 100)
+    spaces = b" " * (100 - place)
+    document = b'{"pad":"%b","n":[%b11118675309123222,1]}' % (b"x" * 500, spaces)
+    clear = Redactor(["8675309123"]).document(document, 10_000)
+    assert json.loads(clear) == {"pad": "x" * 500, "n": [DOTS, 1]}
+
+
+@pytest.mark.requirement("bodies:escapes")
 def test_a_large_document_with_escapes_and_without_a_secret_is_not_decoded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -161,3 +161,20 @@ def test_a_directory_in_place_of_the_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "analyst" / "history.jsonl").mkdir(parents=True)
     with pytest.raises(OSError, match="is no regular file"):
         append(History(tmp_path, 10**9), 1)
+
+
+@pytest.mark.requirement("log:history-cut")
+def test_a_cut_is_reported_after_the_file_could_not_be_looked_at(tmp_path: Path) -> None:
+    history = History(tmp_path, 10**9)
+    file = tmp_path / "analyst" / "history.jsonl"
+    for number in range(3):
+        append(history, number)
+    aside = file.rename(file.with_name("aside"))
+    file.mkdir()
+    with pytest.raises(OSError, match="no regular file"):
+        append(history, 3)
+
+    file.rmdir()
+    aside.rename(file)
+    cut(file)
+    assert append(history, 4).is_cut
