@@ -88,10 +88,15 @@ class ConnectionsAddon:
         self.table.max_agent = _MAX_AGENT
 
         loop = asyncio.get_running_loop()
-        before = loop.get_exception_handler() or asyncio.AbstractEventLoop.default_exception_handler
+        before = loop.get_exception_handler()
 
         def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-            if not self._report_exhaustion(context):
+            if self._report_exhaustion(context):
+                return
+
+            if before is None:
+                loop.default_exception_handler(context)
+            else:
                 before(loop, context)
 
         loop.set_exception_handler(handle)
