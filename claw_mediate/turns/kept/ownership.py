@@ -24,6 +24,7 @@ from claw_mediate.core.http import MAX_SHOWN_ID, Naming, RunnerResponse, refuse,
 from claw_mediate.dialects.kept import KeptReferences
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.turns.context import DialectRequest
+from claw_mediate.turns.kept.pending_saves import PendingSaves
 from claw_mediate.turns.kept.records import marks_of
 from claw_state.health import StateUnavailableError
 from claw_state.ownership import KeptObject, OwnershipStore
@@ -41,8 +42,7 @@ class Ownership:
         self._store = store
         self._log = log
         self._allowed = allowed
-        self._unsaved: dict[tuple[str, str], asyncio.Task[None]] = {}
-        self._saving: set[asyncio.Task[None]] = set()
+        self._pending: PendingSaves[tuple[str, str]] = PendingSaves()
 
     @property
     def is_checked(self) -> bool:
@@ -161,10 +161,8 @@ class Ownership:
         return chain, True
 
     async def _find(self, agent: Agent, object_id: str) -> KeptObject | None:
-        unsaved = self._unsaved.get((agent.id, object_id))
-        if unsaved is not None:  # Only the state knows whether it is another agent's
-            await asyncio.wait([unsaved])
-
+        # Only the state knows whether it is another agent's.
+        await self._pending.wait([(agent.id, object_id)])
         return await self._store.find(agent.id, object_id)
 
     def save_soon(self, agent: Agent, kept: KeptObject) -> None:
@@ -172,21 +170,11 @@ class Ownership:
 
         Whoever looks for it from now on waits for that.
         """
-        place = (agent.id, kept.id)
-
-        async def save() -> None:
-            await self.save(agent, kept)
-            if self._unsaved.get(place) is task:
-                del self._unsaved[place]
-
-        task = self._unsaved[place] = asyncio.ensure_future(save())
-        self._saving.add(task)
-        task.add_done_callback(self._saving.discard)
+        self._pending.start([(agent.id, kept.id)], self.save(agent, kept))
 
     async def finish(self) -> None:
         """Wait until everything is saved."""
-        if self._saving:
-            await asyncio.wait(self._saving)
+        await self._pending.finish()
 
     async def save(self, agent: Agent, kept: KeptObject) -> None:
         """Save an object.

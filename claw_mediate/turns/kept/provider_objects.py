@@ -55,6 +55,7 @@ from claw_mediate.turns.kept.ownership import (
     StoredIds,
     report_other_owner,
 )
+from claw_mediate.turns.kept.pending_saves import PendingSaves
 from claw_state.health import StateUnavailableError
 from claw_state.ownership import ObjectName, OwnershipStore, ProviderObject
 from claw_state.url import StoreError
@@ -90,8 +91,7 @@ class ProviderObjects:
         self._log = log
         self._paths = paths
         self._allowed = allowed
-        self._unsaved: dict[tuple[str, ObjectName], asyncio.Task[None]] = {}
-        self._saving: set[asyncio.Task[None]] = set()
+        self._pending: PendingSaves[tuple[str, ObjectName]] = PendingSaves()
 
     @property
     def is_checked(self) -> bool:
@@ -292,11 +292,8 @@ class ProviderObjects:
     async def _find(
         self, agent: Agent, names: Collection[ObjectName]
     ) -> dict[ObjectName, ProviderObject]:
-        saving = (self._unsaved.get((agent.id, name)) for name in names)
-        unsaved = {task for task in saving if task is not None}
-        if unsaved:  # Only the state knows whether they are another agent's
-            await asyncio.wait(unsaved)
-
+        # Only the state knows whether they are another agent's.
+        await self._pending.wait((agent.id, name) for name in names)
         return {each.name: each for each in await self._store.find_objects(agent.id, names)}
 
     async def own_ids(self, agent: Agent, kind: str, provider: str) -> frozenset[str]:
@@ -304,14 +301,11 @@ class ProviderObjects:
 
         Raise ``StoreError``.
         """
-        unsaved = {
-            task
-            for (owner, name), task in self._unsaved.items()
+        await self._pending.wait(
+            (owner, name)
+            for owner, name in self._pending.places
             if owner == agent.id and name.kind == kind
-        }
-        if unsaved:
-            await asyncio.wait(unsaved)
-
+        )
         saved = await self._store.list_objects(agent.id, kind)
         return frozenset(each.id for each in saved if each.provider == provider)
 
@@ -342,22 +336,11 @@ class ProviderObjects:
         """
         objects = _placed(given, provider, key_label)
         places = [(agent.id, each.name) for each in objects]
-
-        async def save() -> None:
-            await self._save(agent, objects)
-            for place in places:
-                if self._unsaved.get(place) is task:
-                    del self._unsaved[place]
-
-        task = asyncio.ensure_future(save())
-        self._unsaved |= dict.fromkeys(places, task)
-        self._saving.add(task)
-        task.add_done_callback(self._saving.discard)
+        self._pending.start(places, self._save(agent, objects))
 
     async def finish(self) -> None:
         """Wait until everything is saved."""
-        if self._saving:
-            await asyncio.wait([*self._saving])
+        await self._pending.finish()
 
     async def _save(self, agent: Agent, objects: Sequence[ProviderObject]) -> None:
         """Save objects.
