@@ -359,6 +359,17 @@ class Mediator:
             return admitted
         return self._paths.refuse(admitted.agent, request)
 
+    def admit_again(self, admitted: Identity, request: Request) -> Identity | RunnerResponse:
+        """Return the agent whose request's body has come, or the refusal.
+
+        The body may come long after the head, and the agent's token may have been revoked since.
+        """
+        try:
+            is_unchanged = self._agents.find(admitted.agent.id) is admitted.agent
+        except UnreadableDirectoryError:
+            is_unchanged = False
+        return admitted if is_unchanged else self.admit(request)
+
     def must_read(self, admitted: Identity, request: Request) -> bool:
         """Return whether the body must be there before the request is decided about."""
         return self.is_ours(request) or self.other_paths.must_read(admitted.agent, request)

@@ -87,6 +87,10 @@ class Redactor:
                 self._values |= strings
                 self._searches += (_FormSearch(forms),)
 
+    def knows(self, secret: Secret) -> bool:
+        """Return True if the redactor was made of this secret, among others."""
+        return secret.reveal() in self._values
+
     def with_secrets(self, secrets: Iterable[Secret | str]) -> Redactor:
         """Return a redactor of these secrets too."""
         more = Redactor(each for each in secrets if _value(each) not in self._values)

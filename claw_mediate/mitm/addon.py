@@ -234,6 +234,12 @@ class Cllama:
 
         flow.metadata[hidden_flows.AGENT] = admitted.agent.id
         request = _request(flow, original_request(flow), lifecycle.addon_state)
+        again = self._mediator.admit_again(admitted, request)
+        if isinstance(again, RunnerResponse):
+            await lifecycle.answer(flow, again)
+            return
+
+        admitted = again
         try:
             packed = original_body(flow)
             body = await _body(flow)

@@ -18,6 +18,7 @@ from functools import partial
 from typing import NamedTuple
 
 from claw_contract.providers import ApiFormat
+from claw_contract.redaction.redactor import Redactor
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core import json_splice
 from claw_mediate.core.http import (
@@ -294,6 +295,24 @@ class Router:
         """Return a refusal of the agent's model policy, and log it."""
         self._log.event("intervention", agent, intervention="model_not_allowed", reason=message)
         return refuse(request.path, 403, "model_not_allowed", message, param=param)
+
+    def protect_keys(self, candidates: Iterable[Candidate], redactor: Redactor) -> Redactor:
+        """Return a redactor that knows all keys of the candidates; the log redacts them, too.
+
+        The keys of ``redactor`` are those of the request's arrival, and while it waited for a feed
+        or another turn they may have been changed.
+        """
+        new_keys = [
+            key.secret
+            for candidate in candidates
+            for key in candidate.provider.keys
+            if not redactor.knows(key.secret)
+        ]
+        if not new_keys:
+            return redactor
+
+        self._log.protect(new_keys)
+        return redactor.with_secrets(new_keys)
 
     def first_ready(
         self, requester: Requester, candidates: Sequence[Candidate], part: LimitedPart

@@ -25,6 +25,7 @@ be neither resumed nor restarted, because it may have written.
 
 import asyncio
 import hashlib
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -126,9 +127,12 @@ def _scope(request: Request, view: RunnerRequest) -> tuple[str, str, str]:
     return request.normalized_path, session, named
 
 
+_COUNT = re.compile("0*[1-9][0-9]*")  # A number above 0; int() refuses thousands of digits
+
+
 def is_retry(request: Request) -> bool:
     """Return whether the runner's SDK says that it tries again."""
-    return any(count.isdecimal() and int(count) > 0 for count in request.header(_RETRY_HEADER))
+    return any(_COUNT.fullmatch(count) for count in request.header(_RETRY_HEADER))
 
 
 class RetryLookup:

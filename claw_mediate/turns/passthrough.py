@@ -169,7 +169,8 @@ class Passthrough:
                 self._give_back(provider, key)
                 raise
 
-        redactor = about.redactor or self._redactor(admitted)
+        known = about.redactor or self._redactor(admitted)
+        redactor = self._routing.protect_keys(candidates, known)
         context = self._begin(request, view, route, about, redactor)
         handle = PassthroughHandle(
             context=context,
@@ -302,8 +303,8 @@ class Passthrough:
     ) -> RunnerResponse:
         """Return the answer to a request that asks no model, and record it."""
         requester = Requester(admitted.agent, new_turn_id())
-        redactor = self._redactor(admitted)
         route = Route(requester, request.path, [], [Candidate(provider, "")])
+        redactor = self._routing.protect_keys(route.candidates, self._redactor(admitted))
         context = RequestContext(
             turn_id=requester.turn_id,
             agent=admitted.agent,

@@ -471,6 +471,7 @@ class TurnPipeline:
             incoming = replace(incoming, view=view)
 
         prepared = await self._preparer.prepare(incoming, text, first.maker, turn_id)
+        redactor = self._routing.protect_keys(candidates, incoming.redactor)
         headers = _headers_for_model(incoming)
         route = Route(requester, request.path, headers, candidates, stopwatch=stopwatch)
         return TurnContext(
@@ -478,7 +479,7 @@ class TurnPipeline:
             agent=agent,
             request=request,
             view=view,
-            redactor=incoming.redactor,
+            redactor=redactor,
             route=route,
             dialect=incoming.dialect,
             prepared=prepared,

@@ -94,7 +94,14 @@ async def test_a_turn_that_fails_again_and_again_is_resumed_each_time_and_paid_f
 
 @pytest.mark.requirement("log:join")
 @pytest.mark.requirement("journal:retry-of-a-done-turn")
-@pytest.mark.parametrize("headers", [{"x-stainless-retry-count": "1"}, {"Idempotency-Key": "k1"}])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"x-stainless-retry-count": "1"},
+        {"x-stainless-retry-count": "9" * 5000},
+        {"Idempotency-Key": "k1"},
+    ],
+)
 async def test_a_done_turn_is_answered_again_where_the_runner_says_that_it_retries(
     desk: Desk, headers: dict[str, str]
 ) -> None:

@@ -5,6 +5,7 @@ managed tools are taken out of it. Its items are those of that request and of ev
 hidden ones are taken out. Pages are of what is left.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -211,7 +212,9 @@ def write_page(items: Sequence[bytes], asked: Mapping[str, str]) -> bytes:
     Raise ``UnreadableRequestError``.
     """
     limit = asked.get("limit", str(_DEFAULT_SIZE))
-    if not (limit.isdecimal() and limit.isascii() and 0 < int(limit) <= PAGE_SIZE):
+    # int() refuses thousands of digits.
+    is_number = re.fullmatch("[0-9]{1,9}", limit) is not None
+    if not is_number or not 0 < int(limit) <= PAGE_SIZE:
         raise UnreadableRequestError(f"'limit' is a whole number from 1 to {PAGE_SIZE}")
     size = int(limit)
 

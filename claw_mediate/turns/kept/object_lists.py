@@ -4,6 +4,7 @@ The provider's list is of all agents of the account. So the proxy reads its page
 beginning or from the cursor of the request, until it has a page of the agent's own.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode
@@ -191,9 +192,9 @@ def _read_size(limit: str, kind: ObjectKind) -> int:
     if not limit:
         return _DEFAULT_SIZE.get(kind, 20)
 
-    is_number = limit.isascii() and limit.isdecimal()
-    # Nine digits tell that a number is too large, however long it is.
-    if not is_number or not 0 < int(limit[:9]) <= _MAX_SIZE:
+    # int() refuses thousands of digits.
+    is_number = re.fullmatch("[0-9]{1,9}", limit) is not None
+    if not is_number or not 0 < int(limit) <= _MAX_SIZE:
         raise UnreadableRequestError(f"'limit' is a whole number from 1 to {_MAX_SIZE}")
     return int(limit)
 

@@ -69,7 +69,16 @@ async def test_items_are_listed_without_the_chains_hidden_calls_in_pages_of_the_
 
 @pytest.mark.requirement("responses:paths-items")
 @pytest.mark.parametrize(
-    "query", ["limit=0", "limit=101", "limit=x", "order=up", "after=fc_call_1", "before=nothing"]
+    "query",
+    [
+        "limit=0",
+        "limit=101",
+        "limit=x",
+        f"limit={'1' * 5000}",
+        "order=up",
+        "after=fc_call_1",
+        "before=nothing",
+    ],
 )
 async def test_a_page_that_there_is_not_is_refused(pod: KeptPod, query: str) -> None:
     assert (await pod.asks("GET", f"/v1/responses/resp_A/input_items?{query}"))[0] == 400

@@ -66,7 +66,16 @@ async def test_an_agent_without_objects_gets_an_empty_list_and_the_provider_is_n
 @pytest.mark.requirement("objects:lists")
 @pytest.mark.parametrize(
     "query",
-    ["after=theirs", "before=theirs", "limit=0", "limit=x", "limit=10001", "after=file-x&limit=1"],
+    [
+        "after=theirs",
+        "before=theirs",
+        "limit=0",
+        "limit=x",
+        "limit=10001",
+        f"limit={10**30}",
+        f"limit={'0' * 5000}1",
+        "after=file-x&limit=1",
+    ],
 )
 async def test_a_cursor_is_an_object_of_the_agents(pod: ObjectPod, query: str) -> None:
     assert (await pod.refuses("GET", f"/v1/files?{query}"))[:2] == (400, "invalid_request")
