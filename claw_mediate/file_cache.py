@@ -20,6 +20,18 @@ type FileVersion = tuple[int, int, int, int] | None
 
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
+_OF_THE_FILE = frozenset(
+    {
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.EACCES,
+        errno.EPERM,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.ENXIO,
+        errno.EINVAL,
+    }
+)
 
 
 def file_version(path: Path | str, dir_fd: int | None = None) -> FileVersion:
@@ -49,6 +61,15 @@ def read_file(name: str | Path, dir_fd: int | None = None) -> bytes:
         return file.read()
 
 
+def is_of_the_file(error: OSError) -> bool:
+    """Return whether an error is about the file itself, and stays until that changes.
+
+    Any other error, as of too many open files, is about the machine, and passes: then the file is
+    to be read again though its version is the same.
+    """
+    return error.errno in _OF_THE_FILE
+
+
 class LookTimer:
     """The time at which files are looked at again: at most once in so many seconds.
 
@@ -56,19 +77,21 @@ class LookTimer:
     its own time.
     """
 
-    __slots__ = ("_due_at", "_seconds")
+    __slots__ = ("_due_at", "_looked_at", "_seconds")
 
     def __init__(self, seconds: float) -> None:
         """With 0 seconds, the files are looked at whenever somebody asks for them."""
         self._seconds = seconds
-        self._due_at = -math.inf
+        self._looked_at = self._due_at = -math.inf
 
     def is_due(self) -> bool:
-        return time.monotonic() >= self._due_at
+        # A clock that went back, as that of a restored machine, must not put the look off.
+        return not self._looked_at <= time.monotonic() < self._due_at
 
     def restart(self) -> None:
         """Note that the files are looked at now."""
-        self._due_at = time.monotonic() + self._seconds
+        self._looked_at = time.monotonic()
+        self._due_at = self._looked_at + self._seconds
 
     def reset(self) -> None:
         """Make the next look due."""

@@ -9,7 +9,6 @@ descriptor is left, a disk fails) says nothing about the agent: it is raised, an
 before stays.
 """
 
-import errno
 import hashlib
 import os
 from collections.abc import Callable, Mapping
@@ -36,7 +35,7 @@ from claw_contract.metadata import Metadata
 from claw_contract.names import is_agent_id
 from claw_contract.secret import Secret, SecretRef
 from claw_mediate.core.types import TurnLimits
-from claw_mediate.file_cache import FileVersion, LookTimer, file_version, read_file
+from claw_mediate.file_cache import FileVersion, LookTimer, file_version, is_of_the_file, read_file
 from claw_mediate.telemetry.event_log import EventLog
 
 _METADATA = "metadata.json"
@@ -48,24 +47,6 @@ _FILES = (_METADATA, _TOOLS, _FEEDS, _MEMORY, _BLOCKS)
 _PLACEMENTS = ("before_feeds", "after_feeds")
 _CADENCES = ("every_turn", "always")  # The original's word, and our synonym
 _NO_TOOLS: tuple[Manifest, tuple[QuarantinedTool, ...]] = (Manifest(version=1), ())
-
-
-_OF_THE_FILE = frozenset(
-    {
-        errno.ENOENT,
-        errno.ENOTDIR,
-        errno.EACCES,
-        errno.EPERM,
-        errno.EISDIR,
-        errno.ELOOP,
-        errno.ENXIO,
-        errno.EINVAL,
-    }
-)
-"""Errors that are about a file itself, and disable its agent.
-
-Any other error is about the machine, and passes.
-"""
 
 
 class UnreadableDirectoryError(Exception):
@@ -386,7 +367,7 @@ def _content(name: str, directory: int) -> bytes | OSError:
     try:
         return read_file(name, directory)
     except OSError as error:
-        if error.errno not in _OF_THE_FILE:
+        if not is_of_the_file(error):
             raise UnreadableDirectoryError(error) from error
         return error
 

@@ -28,7 +28,7 @@ from claw_contract.base import error_line
 from claw_contract.providers import KeyRecord
 from claw_contract.secret import Secret
 from claw_mediate.core.model_policy import PoolKey, Provider
-from claw_mediate.file_cache import FileVersion, LookTimer, file_version, read_file
+from claw_mediate.file_cache import FileVersion, LookTimer, file_version, is_of_the_file, read_file
 from claw_mediate.telemetry.event_log import EventLog, rfc3339
 
 MAX_REST_SECONDS = 600.0
@@ -308,7 +308,11 @@ class KeyStates:
         return self._directory / f"{name}.json"
 
     def _load(self) -> None:
-        """Read the files again if any has changed, and delete those of rests that are over."""
+        """Read the files again if any has changed, and delete those of rests that are over.
+
+        What can't be read now keeps the state that was known of it. If the reason passes, the next
+        look reads again.
+        """
         version = file_version(self._directory)
         self._look_timer.restart()
         if version == self._version:
@@ -317,28 +321,62 @@ class KeyStates:
         # A second change within one step of the file system's time would look unchanged.
         is_stable = version is None or time.time_ns() - version[1] > _MTIME_STEP_NS
         self._version = version if is_stable else False
-        self._stored = {}
+        known, self._stored = self._stored, {}
         if version is None:
             return
 
-        now = self.now()
-        for file in sorted(self._directory.glob("[!.]*.json")):
-            try:
-                state = _read(KeyRecord.model_validate_json(read_file(file)))
-            except FileNotFoundError:  # another process has just deleted it
-                continue
-            except (OSError, ValueError, OverflowError) as error:
-                self._log_broken(file, error)
-                continue
+        try:
+            files = self._files()
+        except OSError as error:
+            if not is_of_the_file(error):
+                self._version = False
+                self._stored = known
+                self._log_broken(self._directory, error)
+            return
+        self._broken.pop(self._directory.name, None)
 
+        now = self.now()
+        for file in files:
+            state = self._read_state(file, known.get(file.stem))
+            if state is None:
+                continue
             if state.is_dead or _is_ahead(state, now):
                 self._stored[file.stem] = state
             else:
                 with suppress(OSError):
                     file.unlink()
 
+    def _read_state(self, file: Path, known: _State | None) -> _State | None:
+        """Return the state of a file, or the known one of a file that can't be read.
+
+        Return None if there is none: its key starts afresh.
+        """
+        try:
+            state = _read(KeyRecord.model_validate_json(read_file(file)))
+        except FileNotFoundError:  # another process has just deleted it
+            return None
+        except OSError as error:
+            if not is_of_the_file(error):
+                self._version = False
+            self._log_broken(file, error)
+            return known
+        except (ValueError, OverflowError) as error:
+            self._log_broken(file, error)
+            return None
+
+        self._broken.pop(file.name, None)
+        return state
+
+    def _files(self) -> list[Path]:
+        """Return the files of states. Raise ``OSError``, which ``Path.glob`` would hide."""
+        return sorted(
+            file
+            for file in self._directory.iterdir()
+            if file.suffix == ".json" and not file.name.startswith(".")
+        )
+
     def _log_broken(self, file: Path, error: Exception) -> None:
-        """Log a broken file once for each version; its key starts afresh."""
+        """Log once for each version of a file that it can't be used, until it can be read."""
         version = file_version(file)
         if self._broken.get(file.name) == version:
             return

@@ -25,7 +25,7 @@ from claw_contract.manifest import checked_base_url
 from claw_contract.providers import ApiFormat, ProviderEntry, ProviderKey, Providers
 from claw_contract.secret import Secret
 from claw_mediate.core.model_policy import Candidate, KeyState, PoolKey, Provider
-from claw_mediate.file_cache import FileVersion, LookTimer, file_version, read_file
+from claw_mediate.file_cache import FileVersion, LookTimer, file_version, is_of_the_file, read_file
 from claw_mediate.providers.key_answers import (
     KeyAnswer,
     answer_to_question,
@@ -108,7 +108,8 @@ class ProviderRegistry:
     def all(self) -> dict[str, Provider]:
         """Return all providers by name.
 
-        A broken file is logged once, and the last good one stays in force.
+        A broken file is logged once, and the last good one stays in force; so it does while the
+        file can't be read for a reason that passes, and then each look reads it again.
         """
         if not self._look_timer.is_due():
             return self._providers
@@ -118,6 +119,7 @@ class ProviderRegistry:
         if version == self._version:
             return self._providers
 
+        had_passing_error = self._version is False and self.problem is not None
         self._version = version
         self.problem = None
         entries = Providers(providers={})
@@ -126,7 +128,12 @@ class ProviderRegistry:
                 entries = Providers.model_validate_json(read_file(self._file))
         except (OSError, ValidationError) as error:
             reason = error_line(error)
-            self._log.event("error", error="providers_broken", file=self._file.name, reason=reason)
+            is_passing = isinstance(error, OSError) and not is_of_the_file(error)
+            if is_passing:
+                self._version = False
+            if not (is_passing and had_passing_error):
+                name = self._file.name
+                self._log.event("error", error="providers_broken", file=name, reason=reason)
             self.problem = f"{self._file.name} can't be used: {reason}"
             if not self._providers:
                 # There was no good file before: the known providers are there, without any key.

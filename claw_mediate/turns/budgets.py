@@ -45,7 +45,7 @@ from claw_mediate.core.cost import (
 )
 from claw_mediate.core.http import Request, RunnerResponse, refuse
 from claw_mediate.dialects.base import RunnerRequest
-from claw_mediate.file_cache import FileVersion, LookTimer, file_version, read_file
+from claw_mediate.file_cache import FileVersion, LookTimer, file_version, is_of_the_file, read_file
 from claw_mediate.providers.routing import new_turn_id
 from claw_mediate.telemetry.event_log import EventLog
 from claw_state.spending import RENEWAL_SECONDS, BudgetExcess, Charge, Reservation, Spending
@@ -89,7 +89,8 @@ class PriceList:
         self._look_timer = LookTimer(look_seconds)
         self._file = directory / "prices.json"
         self._log = log
-        self._known: FileVersion = None
+        self._known: FileVersion | bool = None
+        """The file's version when it was read; False after an error that passes."""
         self._prices = Prices({})
 
     def cost(self, provider: str, model: str, usage: JsonObject) -> float | None:
@@ -117,7 +118,8 @@ class PriceList:
     def _reload(self) -> None:
         """Read the file if it changed.
 
-        A broken list counts as none, with one event: a wrong price is worse.
+        A broken list counts as none, with one event: a wrong price is worse. While the file can't
+        be read for a reason that passes, the last list stays in force, and each look reads again.
         """
         if not self._look_timer.is_due():
             return
@@ -127,17 +129,23 @@ class PriceList:
         if version == self._known:
             return
 
+        was_unread = self._known is False
         self._known = version
-        self._prices = Prices({})
-        if version is None:
-            return
-
+        prices = Prices({})
         try:
-            self._prices = Prices.model_validate_json(read_file(self._file))
+            if version is not None:
+                prices = Prices.model_validate_json(read_file(self._file))
         except OSError as error:
-            self._report_unread(error.strerror or "unreadable")
+            reason = error.strerror or "unreadable"
+            if not is_of_the_file(error):
+                self._known = False
+                if not was_unread:
+                    self._report_unread(reason)
+                return
+            self._report_unread(reason)
         except ValidationError as error:
             self._report_unread(error_line(error))
+        self._prices = prices
 
     def _report_unread(self, reason: str) -> None:
         self._log.event("error", error="prices_not_read", reason=reason)

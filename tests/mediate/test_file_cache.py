@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,8 +13,10 @@ import pytest
 from claw_contract.secret import Secret, SecretRef
 from claw_mediate.file_cache import (
     MAX_FILE_BYTES,
+    LookTimer,
     MissingCredentialError,
     file_version,
+    is_of_the_file,
     read_file,
     resolve_secret,
 )
@@ -96,3 +100,34 @@ def test_a_reference_to_no_readable_text_is_a_missing_credential(
         (tmp_path / "desk").write_bytes(content)
     with pytest.raises(MissingCredentialError):
         resolve_secret(tmp_path, SecretRef(secret="desk"))
+
+
+@pytest.mark.requirement("agents:reload")
+def test_a_look_is_due_after_its_time_and_when_the_clock_went_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 1000.1
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    timer = LookTimer(0.05)
+    assert timer.is_due()
+    timer.restart()
+    assert not timer.is_due()
+    now = 1000.2
+    assert timer.is_due()
+    timer.restart()
+    now = 3.0
+    assert timer.is_due()
+    timer.restart()
+    assert not timer.is_due()
+    timer.reset()
+    assert timer.is_due()
+    always = LookTimer(0)
+    always.restart()
+    assert always.is_due()
+
+
+@pytest.mark.requirement("agents:reload-after-error")
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.EIO, errno.ENOMEM])
+def test_an_error_of_the_machine_is_none_of_the_file(code: int) -> None:
+    assert not is_of_the_file(OSError(code, os.strerror(code)))
+    assert is_of_the_file(OSError(errno.EACCES, "Permission denied"))

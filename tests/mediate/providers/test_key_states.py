@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import stat
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from claw_contract.providers import KeyRecord
+from claw_mediate.providers import key_states
 from claw_mediate.providers.key_answers import KeyAnswer
 from claw_mediate.providers.registry import ProviderRegistry, parse_retry_after
+from tests.mediate.failing_reads import fail_reads
 from tests.mediate.providers.auth import Auth, key, ready
 
 TWO = {"OPENAI_API_KEY": "sk-zero", "OPENAI_API_KEY_1": "sk-one"}
@@ -302,6 +307,36 @@ def test_a_broken_state_is_one_event_and_a_fresh_start_for_that_key_alone(
     assert [event["error"] for event in auth.said("error")] == ["key_state_broken"]
     restarted.record_response(*key(restarted, "sk-zero"), DEAD)
     assert (ready(auth.registry(TWO)), len(auth.said("error"))) == ([], 1)
+
+
+@pytest.mark.requirement("agents:reload-after-error")
+@pytest.mark.parametrize("what", ["files", "directory"])
+def test_a_dead_key_stays_dead_through_an_error_that_passes(
+    auth: Auth, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    registry, other = auth.registry(TWO), auth.registry(TWO)
+    registry.record_response(*key(registry, "sk-one"), DEAD)
+    directory = auth.directory / "key-states"
+    os.utime(directory, ns=(0, 0))  # long unchanged
+    assert (ready(registry), ready(other)) == (["sk-zero"], ["sk-zero"])
+
+    def fail(_path: Path) -> NoReturn:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    for _ in range(2):
+        auth.events.clear()
+        os.utime(directory, ns=(0, directory.stat().st_mtime_ns + 1))
+        if what == "files":
+            fail_reads(monkeypatch, key_states)
+        else:
+            monkeypatch.setattr(os, "listdir", fail)
+            monkeypatch.setattr(os, "scandir", fail)
+        restarted = auth.registry(TWO)
+        assert [ready(registry) for _ in range(3)] == [["sk-zero"]] * 3
+        assert [event["error"] for event in auth.said("error")] == ["key_state_broken"]
+        assert ready(restarted) == ["sk-zero", "sk-one"]  # it can't know
+        monkeypatch.undo()
+        assert (ready(registry), ready(restarted)) == (["sk-zero"], ["sk-zero"])
 
 
 @pytest.fixture

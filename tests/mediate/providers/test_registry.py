@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from claw_mediate.providers import registry as registry_module
 from claw_mediate.providers.key_states import KeyStates
 from claw_mediate.telemetry.event_log import EventLog
+from tests.mediate.failing_reads import fail_reads
 from tests.mediate.providers.auth import Auth, key, keys, ready
 
 
@@ -149,6 +152,39 @@ def test_a_broken_file_keeps_the_last_good_state_with_one_event(auth: Auth, text
     ]
     auth.write({"providers": {"openai": {"api_key": "sk-new"}}})
     assert keys(registry.all()["openai"]) == ["sk-new"]
+
+
+@pytest.mark.requirement("agents:reload-after-error")
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.EIO])
+def test_a_key_that_was_removed_during_an_error_is_gone_when_that_is_over(
+    auth: Auth, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    auth.write({"providers": {"openai": {"api_key": "sk-old"}}})
+    registry = auth.registry()
+    assert ready(registry) == ["sk-old"]
+    for before, secret in (("sk-old", "sk-new"), ("sk-new", "sk-newer")):
+        auth.events.clear()
+        auth.write({"providers": {"openai": {"api_key": secret}}})
+        fail_reads(monkeypatch, registry_module, code)
+        for _ in range(3):
+            assert ready(registry) == [before]
+        assert [event["error"] for event in auth.events] == ["providers_broken"]
+        assert registry.problem is not None
+        monkeypatch.undo()
+        assert ready(registry) == [secret]
+        assert registry.problem is None
+
+
+@pytest.mark.requirement("agents:reload-after-error")
+def test_keys_of_the_environment_are_there_after_an_error_at_the_start(
+    auth: Auth, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    auth.write({"providers": {}})
+    registry = auth.registry({"OPENAI_API_KEY": "sk-env"})
+    fail_reads(monkeypatch, registry_module)
+    assert [ready(registry) for _ in range(2)] == [[], []]
+    monkeypatch.undo()
+    assert ready(registry) == ["sk-env"]
 
 
 @pytest.mark.requirement("agents:reload")

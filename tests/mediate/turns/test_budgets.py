@@ -20,10 +20,12 @@ from claw_mediate.core.cost import Cost
 from claw_mediate.core.http import Request, RunnerResponse
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.telemetry.event_log import EventLog
+from claw_mediate.turns import budgets
 from claw_mediate.turns.budgets import Admission, Budgets, FailMode, PriceList
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.spending import SqliteSpending
 from tests.events import known
+from tests.mediate.failing_reads import fail_reads
 from tests.mediate.made import limits
 from tests.waiting import DEADLINE
 
@@ -295,6 +297,27 @@ def test_a_file_that_cannot_be_opened_is_told_at_the_start(tmp_path: Path) -> No
     (tmp_path / "text.db").write_text("this is no database" * 100, encoding="utf-8")
     with pytest.raises(sqlite3.Error):
         ClockedBudgets(str(tmp_path / "text.db"))
+
+
+@pytest.mark.requirement("agents:reload-after-error")
+def test_the_last_prices_stay_in_force_through_an_error_that_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clocked = ClockedBudgets()
+    prices = PriceList(tmp_path, clocked.log)
+    usage = {"prompt_tokens": 1_000_000, "completion_tokens": 0}
+    file = tmp_path / "prices.json"
+    found: list[float | None] = []
+    for price in (2, 30, 400):
+        clocked.events.clear()
+        file.write_text(f'{{"openai/gpt": {{"input": {price}, "output": 4}}}}', encoding="utf-8")
+        fail_reads(monkeypatch, budgets)
+        during = {prices.cost("openai", "gpt-x", usage) for _ in range(3)}
+        assert [event["error"] for event in clocked.events] == ["prices_not_read"]
+        monkeypatch.undo()
+        found += [*during, prices.cost("openai", "gpt-x", usage)]
+    assert found == [None, 2.0, 2.0, 30.0, 30.0, 400.0]
+    done(clocked.budgets.close())
 
 
 @pytest.mark.requirement("budget:cost")
