@@ -260,7 +260,7 @@ class Converter:
         user, _, group = user_and_group.partition(":")
         for what, name in (("user", user), ("group", group or "0")):
             if whole_number(name, MAX_INT32) is None:
-                is_number = name.isdecimal()
+                is_number = name.isascii() and name.isdecimal()
                 why = "too large a number" if is_number else "a name and no number"
                 self._report(entry.key, f"the {what} {quote(name)}, which is {why}")
                 return
