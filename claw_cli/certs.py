@@ -20,6 +20,7 @@ from claw_compile.compiler import check_pod
 from claw_compile.diagnostics.report import as_text
 from claw_compile.output.deployment import CA_ROOT
 from claw_compile.output.proxy_env import opened_hosts
+from claw_contract.whole_numbers import MAX_INT32, whole_number
 
 certs_verbs = typer.Typer(
     name="certs", add_completion=False, rich_markup_mode=None, no_args_is_help=True
@@ -241,13 +242,14 @@ def _owner() -> int | None:
 
     It is that of ``CLAW_UID``, as in Compose. Exit 1 if we may not give the key away.
     """
-    uid = os.environ.get("CLAW_UID", "")
-    if not uid:
+    text = os.environ.get("CLAW_UID", "")
+    if not text:
         return None
-    if not uid.isdecimal():
-        fail(f"CLAW_UID is a number, not {uid}")
 
-    if int(uid) == os.geteuid():
+    uid = whole_number(text, MAX_INT32)
+    if uid is None:
+        fail(f"CLAW_UID is a number from 0 to {MAX_INT32}, not {text}")
+    if uid == os.geteuid():
         return None
     if os.geteuid() != 0:
         fail(
@@ -255,4 +257,4 @@ def _owner() -> int | None:
             "that user, or as root"
         )
 
-    return int(uid)
+    return uid

@@ -35,9 +35,11 @@ import typer
 from claw_cli.arguments import AsJson, File, pod_file
 from claw_cli.compiled_tree import CompiledTree, find_tree
 from claw_cli.screen import count, plain, print_json, print_lines
+from claw_contract.whole_numbers import whole_number
 
 _SECONDS = 2
 _MAX_BYTES = 1024
+_MAX_PORT = 65535
 _TCP_LISTEN = "0A"  # the state of a listening socket in /proc/net/tcp
 
 
@@ -75,11 +77,12 @@ class Listener:
 
 def listener(text: str) -> Listener | None:
     """Return the address of ``HOST:PORT`` or ``:PORT``; None for any other text."""
-    host, _, port = text.rpartition(":")
-    if not (port.isdecimal() and port.isascii() and 0 < int(port) < 65536):  # noqa: PLR2004 - a TCP port
+    host, _, port_text = text.rpartition(":")
+    port = whole_number(port_text, _MAX_PORT)
+    if not port:
         return None
 
-    return Listener(host.removeprefix("[").removesuffix("]"), int(port))
+    return Listener(host.removeprefix("[").removesuffix("]"), port)
 
 
 def _get(url: str) -> tuple[int, object]:

@@ -19,6 +19,7 @@ import typer
 from claw_cli.arguments import REST, File
 from claw_cli.compiled_tree import CONTEXT_ROOT, CompiledTree, find_tree, read_env
 from claw_cli.screen import fail
+from claw_contract.whole_numbers import whole_number
 
 _START = (
     "import sys; from claw_mediate.mitm.addon_state import log_to_stderr; "
@@ -101,9 +102,10 @@ def _count_workers(text: str) -> int:
     if text == _AUTO:
         return usable_cores()
 
-    if not (text.isascii() and text.isdecimal() and 0 < int(text) <= _MAX_WORKERS):
+    number = whole_number(text, _MAX_WORKERS)
+    if not number:
         fail(f"--workers takes a number from 1 to {_MAX_WORKERS}, or {_AUTO}, not {text!r}", 2)
-    return int(text)
+    return number
 
 
 def usable_cores() -> int:

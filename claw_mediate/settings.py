@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 from claw_contract.addresses import Network
 from claw_contract.opened_paths import OpenedPath, parse_opened_paths
+from claw_contract.whole_numbers import whole_number
 from claw_state.url import Place, parse_place
 
 
@@ -229,6 +230,7 @@ SETTINGS = (
 )
 
 
+_MAX_PORT = 65535
 ADDRESS_SECONDS: Final = 5.0
 """How long the first worker waits for an address.
 
@@ -370,10 +372,11 @@ class Settings:
 
 def parse_address(text: str, name: str) -> tuple[str, int]:
     """Return host and port of ``host:port`` or ``:port``. Raise ``ValueError`` with one line."""
-    host, _, port = text.rpartition(":")
-    if not port.isdecimal() or not 0 < int(port) < 65536:  # noqa: PLR2004 - a TCP port
+    host, _, port_text = text.rpartition(":")
+    port = whole_number(port_text, _MAX_PORT)
+    if not port:
         raise ValueError(f"cllama_{name} takes HOST:PORT or :PORT, not {text!r}")
-    return host, int(port)
+    return host, port
 
 
 def _listener(values: dict[str, str], name: str) -> ListenAddress | None:
@@ -410,18 +413,20 @@ def _paths(text: str) -> tuple[OpenedPath, ...]:
 
 def _positive(values: dict[str, str], name: str) -> int:
     text = values[name]
-    if not text.isdecimal() or int(text) == 0:
+    number = whole_number(text)
+    if not number:
         raise ValueError(f"cllama_{name} takes a whole number above 0, not {text!r}")
-    return int(text)
+    return number
 
 
 def _between(values: dict[str, str], name: str, minimum: int, maximum: int) -> int:
     text = values[name]
-    if not text.isdecimal() or not minimum <= int(text) <= maximum:
+    number = whole_number(text, maximum)
+    if number is None or number < minimum:
         raise ValueError(
             f"cllama_{name} takes a whole number from {minimum} to {maximum}, not {text!r}"
         )
-    return int(text)
+    return number
 
 
 def _word[T: str](values: dict[str, str], name: str, *words: T) -> T:

@@ -43,6 +43,7 @@ from claw_contract.known_providers import KNOWN_PROVIDERS
 from claw_contract.metadata import Budget
 from claw_contract.opened_paths import METHODS, OpenedPath, OpenedPathError
 from claw_contract.toolhost_file import VARIABLE_NAME
+from claw_contract.whole_numbers import whole_number
 
 FALLBACK = "fallback"
 type Behavior = Literal["hard_stop", "rate_limit", "soft_alert"]
@@ -271,8 +272,7 @@ def _workers(reader: Reader, word: ScalarNode, node: Node) -> str | None:
     if text == AUTO:
         return text
 
-    is_number = text.isascii() and text.isdecimal()
-    if is_number and 0 < int(text) <= MAX_WORKERS:
+    if whole_number(text, MAX_WORKERS):
         return text
 
     message = f"'workers' is a number from 1 to {MAX_WORKERS}, or {AUTO}, not {quote(word.shown)}"

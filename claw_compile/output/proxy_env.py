@@ -16,9 +16,10 @@ from urllib.parse import SplitResult, urlsplit
 from claw_compile.output.deployment import Deployment
 from claw_compile.policy.agent import ResolvedPod
 from claw_compile.policy.connect import without_provider_keys
-from claw_compile.policy.resolve import EGRESS
+from claw_compile.policy.resolve import DRAIN, EGRESS, MAX_DRAIN_MS
 from claw_contract.known_providers import KNOWN_PROVIDERS
 from claw_contract.opened_paths import write_opened_paths
+from claw_contract.whole_numbers import whole_number
 
 ENV_FILE = PurePosixPath("auth", "env")
 RUNTIME_MOUNT = "/claw/runtime"
@@ -27,12 +28,10 @@ STATE = "/claw/state"
 CA_MOUNT = "/claw/ca"
 HOSTS = "CLLAMA_HOSTS"
 PATHS = "CLLAMA_PATHS"
-DRAIN = "CLLAMA_DRAIN_MS"
 STATE_PLACE = "CLAW_STATE"
 # A proxy that is stopped ends the requests under way, then its own last steps (decision 0029)
 _DRAIN_MS = 25_000
 _LAST_SECONDS = 5
-_MAX_DRAIN_MS = 600_000  # The most that the proxy takes
 
 
 def proxy_env_file(resolved: ResolvedPod) -> Mapping[PurePosixPath, bytes]:
@@ -95,9 +94,7 @@ def grace_seconds(deployment: Deployment) -> int:
     """
     setting = deployment.resolved.proxy_env.get(DRAIN)
     text = setting.value if setting else ""
-    # The proxy itself refuses a setting that is no number.
-    is_number = text.isdecimal() and text.isascii()
-    drain_ms = int(text) if is_number else _drain_ms(deployment)
+    drain_ms = whole_number(text, MAX_DRAIN_MS) or _drain_ms(deployment)
     return math.ceil(drain_ms / 1000) + _LAST_SECONDS
 
 
@@ -110,7 +107,7 @@ def _drain_ms(deployment: Deployment) -> int:
         return _DRAIN_MS
 
     turns = [agent.policy.total_timeout_ms for agent in deployment.agents if agent.has_proxy]
-    return min(max(turns, default=_DRAIN_MS), _MAX_DRAIN_MS)
+    return min(max(turns, default=_DRAIN_MS), MAX_DRAIN_MS)
 
 
 def opened_hosts(resolved: ResolvedPod) -> list[str]:

@@ -57,6 +57,7 @@ from claw_compile.policy.agent import Agent, GrantedTool, MemoryRelation, Resolv
 from claw_contract.descriptor import DescriptorFeed, DescriptorV2
 from claw_contract.manifest import Policy
 from claw_contract.metadata import AllowedModel
+from claw_contract.whole_numbers import whole_number
 
 PRIMARY = "primary"
 CLAW_ID = "{claw_id}"
@@ -65,6 +66,7 @@ _ZONE = re.compile(r"[A-Za-z0-9_+-]{1,32}(/[A-Za-z0-9_+-]{1,32}){0,2}")
 _DEFAULT_ZONE = "UTC"
 _COMMON_NAME = "skill.md"  # In lower case
 EGRESS, EGRESS_WORDS = "CLLAMA_EGRESS", ("allow", "deny")
+DRAIN, MAX_DRAIN_MS = "CLLAMA_DRAIN_MS", 600_000  # The most that the proxy takes
 
 
 def resolve(loaded: LoadedPod) -> Result[ResolvedPod]:
@@ -275,6 +277,12 @@ def proxy_env(
     if egress is not None and egress.value not in EGRESS_WORDS:
         message = f"{EGRESS} takes {' or '.join(EGRESS_WORDS)}"
         diagnostics.append(codes.BAD_EGRESS.at(egress.key, message))
+
+    # Who stops the proxy waits for as long. An empty variable means the proxy's default.
+    drain = merged.get(DRAIN)
+    if drain is not None and drain.value and not whole_number(drain.value, MAX_DRAIN_MS):
+        message = f"{DRAIN} takes a whole number of milliseconds from 1 to {MAX_DRAIN_MS}"
+        diagnostics.append(codes.BAD_VALUE.at(drain.key, message))
 
     return dict(sorted(merged.items()))
 

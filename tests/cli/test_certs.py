@@ -236,4 +236,12 @@ def test_the_key_belongs_to_the_user_of_the_proxy(desk: Path) -> None:
     else:
         assert (result.exit_code, key.exists()) == (1, False)
         assert f"CLAW_UID={another}" in result.stderr
-    assert certs("init", CLAW_UID="nobody").exit_code == 1
+
+
+@pytest.mark.requirement("certs:files")
+@pytest.mark.parametrize("uid", ["nobody", "９", "2147483648", "9" * 5000])
+@pytest.mark.usefixtures("desk")
+def test_a_user_of_the_proxy_that_is_no_number_is_one_line(uid: str) -> None:
+    result = certs("init", CLAW_UID=uid)
+    assert result.exit_code == 1
+    assert "CLAW_UID is a number from 0 to 2147483647" in result.stderr

@@ -203,6 +203,7 @@ def test_damaged_files_are_rows_with_a_remedy(
     ("variable", "value", "check"),
     [
         ("LISTEN_ADDR", "nowhere", "LISTEN_ADDR"),
+        ("LISTEN_ADDR", f":{'9' * 5000}", "LISTEN_ADDR"),
         ("CLAW_PROXY_ADDR", ":99999", "CLAW_PROXY_ADDR"),
         ("CLAW_PROXY_ADDR", f"{'a' * 70}:8082", "port 8082"),
         ("CLAW_PROXY_ADDR", "192.0.2.1:8082", "port 8082"),

@@ -133,6 +133,7 @@ def test_auto_is_a_worker_for_each_usable_core(
     [
         (["--workers", "0"], "--workers takes a number from 1 to 64, or auto, not '0'"),
         (["--workers=-1"], "not '-1'"),
+        (["--workers", "9" * 5000], "--workers takes a number from 1 to 64"),
         (["--workers", "65"], "not '65'"),
         (["--workers", "many"], "not 'many'"),
         (["--workers", "²"], "not '²'"),

@@ -54,6 +54,11 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         ("keepalive_ms", "-1"),
         ("keepalive_ms", ""),
         ("keepalive_first_ms", "1.5"),
+        ("history_max_bytes", "9" * 5000),
+        ("history_files", "9" * 5000),
+        ("history_files", "٣"),
+        ("drain_ms", "9" * 5000),
+        ("metrics", f":{'9' * 5000}"),
         ("hosts", "a.test"),
         ("hosts", "a.test=,b=c"),
         ("hosts", "=openai"),
@@ -94,7 +99,9 @@ def test_an_address_is_host_and_port(text: str, parts: tuple[str, int]) -> None:
     assert parse_address(text, "listen") == parts
 
 
-@pytest.mark.parametrize("text", ["", ":", ":0", ":65536", "host:", "host:x", ":-1", ":８０８０ "])
+@pytest.mark.parametrize(
+    "text", ["", ":", ":0", ":65536", "host:", "host:x", ":-1", ":８０８０", f":{'9' * 5000}"]
+)
 def test_what_is_no_address_is_one_line(text: str) -> None:
     with pytest.raises(ValueError, match="cllama_listen takes HOST:PORT"):
         parse_address(text, "listen")

@@ -6,6 +6,7 @@ Rules. Variables are filled in here, since kubectl fills in none; so every value
 goes into a Secret.
 """
 
+import math
 import re
 import shlex
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ from claw_compile.output.yaml_text import Data
 from claw_compile.parsing.environment import Lookup, interpolate, variables
 from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode, child, items_of
 from claw_compile.policy.connect import MAX_PORT
+from claw_contract.durations import parse_duration
+from claw_contract.whole_numbers import MAX_INT32, whole_number
 
 _ELSEWHERE = {
     "image",
@@ -49,10 +52,8 @@ _TIMES = {
 }
 _PROTOCOLS = {"TCP", "UDP", "SCTP"}
 _VARIABLE = re.compile(r"\$(?=[$(])")
-_DURATION = re.compile(r"([0-9]+)(h|m|s)")
 _SIZE = re.compile(r"(?P<number>[0-9]{1,18})(?P<unit>[bkmg])?b?")
 _SIZE_UNITS = {"b": "", "k": "Ki", "m": "Mi", "g": "Gi"}
-_SECONDS = {"h": 3600, "m": 60, "s": 1}
 
 
 @dataclass
@@ -138,8 +139,15 @@ class Converter:
 
     def replicas(self) -> int:
         node = child(self.body, "deploy", "replicas")
-        text = self._text(node) if isinstance(node, ScalarNode) else ""
-        return int(text) if text.isdecimal() else 1
+        if not isinstance(node, ScalarNode) or node.is_null:
+            return 1
+
+        text = self._text(node)
+        number = whole_number(text, MAX_INT32)
+        if number is None:
+            self._report_number(node, f"{quote(text)} replicas")
+            return 1
+        return number
 
     def _key(self, entry: Entry, result: Object) -> None:
         """Carry one key over into the container, or report it."""
@@ -188,6 +196,10 @@ class Converter:
     def _report(self, node: Node, what: str, help_text: str | None = None) -> None:
         message = f"not carried over to Kubernetes: {what}"
         self.diagnostics.append(codes.NOT_CARRIED.at(node.span, message, help_text=help_text))
+
+    def _report_number(self, node: Node, what: str) -> None:
+        what = f"{what} ({self.spec.name.text})"
+        self._report(node, what, help_text=f"write a whole number from 0 to {MAX_INT32}")
 
     def _image(self) -> str:
         node = self.body.value("image")
@@ -246,13 +258,16 @@ class Converter:
     def _user(self, entry: Entry, user_and_group: str, context: Object) -> None:
         """Set ``UID`` or ``UID:GID``: Kubernetes takes no names, which only the image knows."""
         user, _, group = user_and_group.partition(":")
-        if not user.isdecimal() or (group and not group.isdecimal()):
-            self._report(entry.key, f"the user {quote(user)}, which is a name and no number")
-            return
+        for what, name in (("user", user), ("group", group or "0")):
+            if whole_number(name, MAX_INT32) is None:
+                is_number = name.isascii() and name.isdecimal()
+                why = "too large a number" if is_number else "a name and no number"
+                self._report(entry.key, f"the {what} {quote(name)}, which is {why}")
+                return
 
-        context["runAsUser"] = int(user)
+        context["runAsUser"] = whole_number(user)
         if group:
-            context["runAsGroup"] = int(group)
+            context["runAsGroup"] = whole_number(group)
 
     def _probe(self, node: Node) -> Object | None:
         """Return a healthcheck as a liveness probe.
@@ -266,17 +281,23 @@ class Converter:
         probe: Object = {"exec": {"command": [*map(_escape_variables, command)]}}
         for key, name in _TIMES.items():
             value = node.value(key)
-            if isinstance(value, ScalarNode):
-                parts = _DURATION.findall(self._text(value))
-                seconds = sum(int(number) * _SECONDS[unit] for number, unit in parts)
-                if seconds:
+            if isinstance(value, ScalarNode) and not value.is_null:
+                text = self._text(value)
+                seconds = _whole_seconds(text)
+                if seconds is None:
+                    what = f"the {key} {quote(text)} of a healthcheck ({self.spec.name.text})"
+                    self._report(value, what, help_text="write a duration such as 90s or 1m30s")
+                elif seconds:
                     probe[name] = seconds
 
         retries = node.value("retries")
-        if isinstance(retries, ScalarNode):
-            count = self._text(retries)
-            if count.isdecimal():
-                probe["failureThreshold"] = int(count)
+        if isinstance(retries, ScalarNode) and not retries.is_null:
+            text = self._text(retries)
+            number = whole_number(text, MAX_INT32)
+            if number is None:
+                self._report_number(retries, f"{quote(text)} retries of a healthcheck")
+            else:
+                probe["failureThreshold"] = number
         return probe
 
     def _test_command(self, test: Node | None) -> list[str] | None:
@@ -358,6 +379,22 @@ class Converter:
         name = f"volume-{len(self.volumes)}"
         self.volumes.append(source | {"name": name})
         self.mounts.append({"name": name, "mountPath": path, "readOnly": read_only})
+
+
+def _whole_seconds(text: str) -> int | None:
+    """Return a duration of Compose in seconds, rounded up; None if it is none or too long.
+
+    >>> _whole_seconds("1m30s"), _whole_seconds("500ms"), _whole_seconds("0s")
+    (90, 1, 0)
+    """
+    if not text.strip("0hms."):
+        return 0
+
+    try:
+        seconds = math.ceil(round(parse_duration(text), 6))
+    except ValueError:
+        return None
+    return seconds if seconds <= MAX_INT32 else None
 
 
 def _escape_variables(word: str) -> str:

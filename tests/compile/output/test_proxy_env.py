@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from claw_compile.compiler import check_pod
+from claw_compile.compiler import check_pod, compile_pod
 from claw_compile.output.deployment import Deployment, Placement
 from claw_compile.output.proxy_env import (
     ENV_FILE,
@@ -75,7 +75,7 @@ def test_governed_hosts_are_those_of_providers_and_of_the_operator(tmp_path: Pat
     [
         ("", "", "sidecar", 30),
         ("CLLAMA_DRAIN_MS: 1500", "", "sidecar", 7),
-        ("CLLAMA_DRAIN_MS: soon", "", "sidecar", 30),
+        ("CLLAMA_DRAIN_MS: ''", "", "sidecar", 30),
         ("", "", "gateway", 125),
         ("", ", tool-policy: {total-timeout-ms: 60000}", "gateway", 65),
         ("", ", tool-policy: {total-timeout-ms: 9000000}", "gateway", 605),
@@ -85,3 +85,22 @@ def test_a_proxy_has_the_time_of_its_drain_and_some_more_to_stop(
     tmp_path: Path, env: str, claw: str, placement: Placement, seconds: int
 ) -> None:
     assert grace_seconds(deployment(tmp_path, env, claw, placement)) == seconds
+
+
+@pytest.mark.requirement("compile:proxy", "compile:no-traceback")
+@pytest.mark.parametrize("value", ["soon", "0", "600001", "９", "9" * 400, "9" * 5000])
+def test_a_drain_that_the_proxy_would_refuse_is_an_error_at_its_variable(
+    tmp_path: Path, value: str
+) -> None:
+    (tmp_path / "AGENTS.md").write_text("# Contract\n", encoding="utf-8")
+    file = tmp_path / "claw-pod.yml"
+    file.write_text(
+        f"x-claw: {{pod: desk, cllama-defaults: {{proxy: passthrough, env: {{CLLAMA_DRAIN_MS: '{value}'}}}}}}\n"
+        "services:\n  one: {x-claw: {agent: AGENTS.md}}\n",
+        encoding="utf-8",
+    )
+    result = compile_pod(file, {"CLAW_MASTER_SECRET": "a-master-secret-for-tests"})
+    (told,) = (each for each in result.diagnostics if each.code.name == "bad-value")
+    assert told.message == "CLLAMA_DRAIN_MS takes a whole number of milliseconds from 1 to 600000"
+    assert told.span.line == 1
+    assert result.value is None

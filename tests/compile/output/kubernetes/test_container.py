@@ -153,3 +153,41 @@ def test_an_entry_of_ports_that_is_left_out_is_told_at_its_place(
     assert message in told.message
     assert told.help == remedy
     assert pod.splitlines()[told.span.line - 1][told.span.column - 1 :].startswith(f"'{entry}'")
+
+
+@pytest.mark.requirement("kubernetes:not-carried", "compile:no-traceback")
+@pytest.mark.parametrize("value", ["9" * 5000, "2147483648", "٣"])
+@pytest.mark.parametrize(
+    ("key", "compose"),
+    [
+        ("replicas", "deploy: {{replicas: '{}'}}"),
+        ("user", "user: '{}'"),
+        ("group", "user: '1000:{}'"),
+        ("interval", "healthcheck: {{test: x, interval: '{}s'}}"),
+        ("start_period", "healthcheck: {{test: x, start_period: '{}h'}}"),
+        ("retries", "healthcheck: {{test: x, retries: '{}'}}"),
+    ],
+)
+def test_a_number_that_kubernetes_does_not_take_is_told_at_its_place(
+    tmp_path: Path, key: str, compose: str, value: str
+) -> None:
+    pod = agent(rest=f"  full:\n    image: x\n    {compose.format(value)}\n")
+    result = compiled(tmp_path, pod)
+    assert result.value is not None
+    (told,) = (each for each in result.diagnostics if each.code.name == "not-carried")
+    assert key in told.message
+    assert value[:9] in told.message
+    assert told.help or told.code.remedy
+    assert pod.splitlines()[told.span.line - 1].strip() == compose.format(value)
+
+
+@pytest.mark.requirement("kubernetes:carried")
+@pytest.mark.parametrize(
+    ("duration", "seconds"), [("500ms", 1), ("1.5m", 90), ("1h", 3600), ("0s", None)]
+)
+def test_a_duration_is_in_whole_seconds_of_at_least_its_length(
+    tmp_path: Path, duration: str, seconds: int | None
+) -> None:
+    rest = f"  full:\n    image: x\n    healthcheck: {{test: x, timeout: {duration}}}\n"
+    (container,) = spec_of(manifests(tmp_path, agent(rest=rest)), "desk-full")["containers"]
+    assert container["livenessProbe"].get("timeoutSeconds") == seconds
