@@ -337,7 +337,7 @@ class KeyStates:
 
         now = self.now()
         for file in files:
-            state = self._read_state(file, known.get(file.stem))
+            state = self._read_state(file, known)
             if state is None:
                 continue
             if state.is_dead or _is_ahead(state, now):
@@ -346,10 +346,10 @@ class KeyStates:
                 with suppress(OSError):
                     file.unlink()
 
-    def _read_state(self, file: Path, known: _State | None) -> _State | None:
-        """Return the state of a file, or the known one of a file that can't be read.
+    def _read_state(self, file: Path, known: dict[str, _State]) -> _State | None:
+        """Return the state of a file; None if it has none that is sound: its key starts afresh.
 
-        Return None if there is none: its key starts afresh.
+        Of a file that can't be read, the known state is kept, and the file is left as it is.
         """
         try:
             state = _read(KeyRecord.model_validate_json(read_file(file)))
@@ -358,8 +358,10 @@ class KeyStates:
         except OSError as error:
             if not is_of_the_file(error):
                 self._version = False
+            if file.stem in known:
+                self._stored[file.stem] = known[file.stem]
             self._log_broken(file, error)
-            return known
+            return None
         except (ValueError, OverflowError) as error:
             self._log_broken(file, error)
             return None

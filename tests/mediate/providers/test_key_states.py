@@ -339,6 +339,21 @@ def test_a_dead_key_stays_dead_through_an_error_that_passes(
         assert (ready(registry), ready(restarted)) == (["sk-zero"], ["sk-zero"])
 
 
+@pytest.mark.requirement("agents:reload-after-error")
+def test_a_file_that_could_not_be_read_is_not_deleted_for_a_rest_that_was_known_of_it(
+    auth: Auth, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry, other = auth.registry(TWO), auth.registry(TWO)
+    registry.record_response(*key(registry, "sk-one"), KeyAnswer(429, QUOTA))
+    assert ready(registry) == ["sk-zero"]
+    auth.clock += 61
+    other.record_response(*key(other, "sk-one"), DEAD)
+    fail_reads(monkeypatch, key_states)
+    assert ready(registry) == ["sk-zero", "sk-one"]
+    monkeypatch.undo()
+    assert ready(registry) == ["sk-zero"]
+
+
 @pytest.fixture
 def sealed(auth: Auth) -> Iterator[Auth]:
     """Return an auth directory in which a file blocks the one for key states (root
