@@ -8,6 +8,7 @@ itself; with several it becomes their supervisor (decision 0035).
 """
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from importlib import resources
@@ -19,7 +20,6 @@ import typer
 from claw_cli.arguments import REST, File
 from claw_cli.compiled_tree import CONTEXT_ROOT, CompiledTree, find_tree, read_env
 from claw_cli.screen import fail
-from claw_contract.whole_numbers import whole_number
 
 _START = (
     "import sys; from claw_mediate.mitm.addon_state import log_to_stderr; "
@@ -102,10 +102,11 @@ def _count_workers(text: str) -> int:
     if text == _AUTO:
         return usable_cores()
 
-    number = whole_number(text, _MAX_WORKERS)
-    if not number:
+    # A plain pattern: help is shown without the packages of the contract.
+    is_number = re.fullmatch("[0-9]{1,9}", text) is not None
+    if not is_number or not 0 < int(text) <= _MAX_WORKERS:
         fail(f"--workers takes a number from 1 to {_MAX_WORKERS}, or {_AUTO}, not {text!r}", 2)
-    return number
+    return int(text)
 
 
 def usable_cores() -> int:

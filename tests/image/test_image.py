@@ -197,7 +197,6 @@ def test_the_proxy_of_the_manifest_is_locked_as_the_compiled_one_is(tmp_path: Pa
     [
         ("", "25000", "30s"),
         (", cllama-env: {CLLAMA_DRAIN_MS: '120500'}", "120500", "2m6s"),
-        (", cllama-env: {CLLAMA_DRAIN_MS: soon}", "soon", "30s"),
     ],
 )
 def test_the_proxy_has_more_time_to_end_than_the_requests_that_it_ends(
