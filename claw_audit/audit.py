@@ -163,7 +163,7 @@ class AuditQuery:
     logs: tuple[str, ...] = ()
     filters: Filters = field(default_factory=Filters)
     last: int = LAST
-    """How many calls, and how many failures, are listed one by one."""
+    """The number of calls, and of failures, that are listed one by one."""
     grants: PodGrants | None = None
 
 

@@ -110,7 +110,7 @@ class ChainVerdict:
     directory: str
     lines: int = 0
     broken: int = 0
-    """How many breaks there are, with those of which there is no finding."""
+    """The number of breaks, also of those that have no finding."""
     findings: tuple[Finding, ...] = ()
     """The first break of the chain, one for each of ``missing``, and notes."""
     missing: tuple[MissingTurns, ...] = ()

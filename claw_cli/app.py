@@ -22,7 +22,7 @@ class Verb(NamedTuple):
     """``module:attribute`` below ``claw_cli``: a function, or a group of commands."""
     help: str
     command_class: type[TyperCommand] = TyperCommand
-    """How the arguments of a function are parsed; a group has commands of its own."""
+    """The parser of a function's arguments; a group has commands of its own."""
 
 
 class LazyGroup(TyperGroup):

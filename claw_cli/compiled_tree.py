@@ -21,7 +21,7 @@ class CompiledTree:
     context: Path
     """The directory with one folder for each agent."""
     remedy: str
-    """What to do if the tree is missing, one clause."""
+    """The remedy if the tree is missing, in one clause."""
 
     @property
     def is_compiled(self) -> bool:

@@ -59,7 +59,7 @@ class UsageRecord(TokenUsage):
     reported_cost_usd: float | None = None
     total_rounds: int = 0
     estimated_cost_usd: float | None = None
-    """What was charged to a budget in dollars for model calls whose cost nobody knows.
+    """The estimate that was charged to a budget for model calls whose cost nobody knows.
 
     It is not part of ``reported_cost_usd``. None: there was no such call.
     """

@@ -31,9 +31,9 @@ SOFT_DEADLINE_RATIO = 0.9
 MAX_PARALLEL = 8
 
 type Effect = Literal["read", "write", "unknown"]
-"""What a call may do to the world. ``unknown`` is treated as ``write``."""
+"""The effect of a call on the world. ``unknown`` is treated as ``write``."""
 type Delivery = Literal["mediated", "native"]
-"""How an agent gets a tool (docs/spec/mcp.md).
+"""The way in which an agent gets a tool (docs/spec/mcp.md).
 
 ``mediated``: the proxy offers it to the model. ``native``: the runner calls it at the broker.
 """

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 from claw_contract.secret import Secret
+from claw_contract.whole_numbers import whole_number
 from claw_mcp.asgi import McpApp, is_allowed_host, is_allowed_origin
 from claw_mcp.child_log import ChildLog
 from claw_mcp.json_log import FaultHandler, JsonLog
@@ -112,20 +113,24 @@ def _read_address(environ: Mapping[str, str]) -> tuple[str, int]:
     old = environ.get("CLAW_MCP_STDIO_ADDR") or (f":{old_port}" if old_port else "")
     address = environ.get("LISTEN_ADDR") or old or ":8080"
 
-    host, colon, port = address.rpartition(":")
-    is_port = port.isdecimal() and int(port) <= _MAX_PORT
-    if not colon or not is_port:
+    host, colon, port_text = address.rpartition(":")
+    port = whole_number(port_text, _MAX_PORT)
+    if not colon or port is None:
         raise ValueError(
             f"LISTEN_ADDR is {address!r}, which is no address such as ':8080' or '127.0.0.1:8080'"
         )
-    return host.strip("[]"), int(port)
+    return host.strip("[]"), port
 
 
 def _number(name: str, text: str) -> int:
     """Return a setting as a number; 0 if it is not set. Raise ``ValueError``."""
-    if text and not (text.isdecimal() and int(text) > 0):
+    if not text:
+        return 0
+
+    number = whole_number(text)
+    if not number:
         raise ValueError(f"{name} is {text!r}, which is no number above 0")
-    return int(text or 0)
+    return number
 
 
 def _milliseconds(environ: Mapping[str, str], name: str, default: float) -> float:

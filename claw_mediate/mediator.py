@@ -126,7 +126,7 @@ DIALECTS: Final[Mapping[Endpoint, DialectEndpoint]] = {
         openai_responses, only_counts=True, may_name_kept=True
     ),
 }
-"""By the end of the POST's path."""
+"""The dialects by the end of the path of a POST."""
 _PREPARATION_SECONDS = 1.0  # For some five hundred agents; others are read when they ask
 _MAX_INLINE_BYTES = 256 << 10
 """Bytes of a body that are redacted in the event loop; a longer body is redacted in a thread."""

@@ -232,7 +232,7 @@ SETTINGS = (
 
 _MAX_PORT = 65535
 ADDRESS_SECONDS: Final = 5.0
-"""How long the first worker waits for an address.
+"""Seconds for which the first worker waits for an address.
 
 Workers whose supervisor was killed give theirs up at once.
 """

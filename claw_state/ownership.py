@@ -94,7 +94,7 @@ class KeptObject(msgspec.Struct, frozen=True, array_like=True):
     tool_choice: bytes = b""
     """The runner's own (JSON), if the provider got another one."""
     instructions: int = -1
-    """How many characters of the provider's ``instructions`` are the runner's; -1: all."""
+    """The characters of the provider's ``instructions`` that are the runner's, counted; -1: all."""
     turn: str = ""
     """The last turn in it, of a conversation."""
     is_disputed: bool = False

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from claw_contract.secret import Secret
+from claw_contract.whole_numbers import whole_number
 
 _SCHEMES = ("redis", "rediss")
 _SYNTAX = "a file, or redis://[USER:PASSWORD@]HOST[:PORT][/DB] (rediss:// for TLS)"
@@ -68,7 +69,8 @@ def parse_place(text: str) -> Place:
 
     database = parts.path.removeprefix("/") or "0"
     is_known_scheme = scheme.lower() in _SCHEMES
-    if not is_known_scheme or not parts.hostname or not database.isdecimal() or parts.query:
+    is_database = whole_number(database) is not None
+    if not is_known_scheme or not parts.hostname or not is_database or parts.query:
         raise ValueError(f"the state is {_SYNTAX}")
 
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname

@@ -33,7 +33,7 @@ PARTICIPLES = re.compile(
 )
 """Class names that are one participle, gerund or preposition, and nothing else."""
 NOUNS = {"Feed", "Finding", "Opening", "Setting", "Spending"}
-QUESTIONS = re.compile(r"(?:What|Whether|Who|Whose|Of|Where)\b")
+QUESTIONS = re.compile(r"(?:What|Whether|Who|Whose|Where|How|Of|As|By)\b")
 SQL = re.compile(
     (
         r"\b(?:SELECT .+ FROM|INSERT (?:OR \w+ )?INTO|CREATE TABLE|DELETE FROM|UPDATE \w+ "
@@ -100,11 +100,11 @@ def count(modules: list[Module]) -> Iterator[Count]:
     )
     questions = [
         at(module, node)
-        for module, node in documented(modules)
-        if QUESTIONS.match(ast.get_docstring(node) or "")
+        for module, node, text in docstrings(modules)
+        if QUESTIONS.match(text.lstrip())
     ]
     yield Count(
-        "public docstrings that begin with What, Whether, Who, Of, Where",
+        "docstrings that begin with What, Whether, Who, Where, How, Of, As or By",
         len(questions),
         0,
         questions,
@@ -245,17 +245,14 @@ def functions(
         )
 
 
-def documented(
-    modules: list[Module],
-) -> Iterator[tuple[Module, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Module]]:
-    """Yield every public class, function and module."""
+def docstrings(modules: list[Module]) -> Iterator[tuple[Module, ast.Expr, str]]:
+    """Yield the docstrings of modules, classes, functions and attributes: every text of its own."""
     for module in modules:
         for node in module.nodes:
-            is_named = isinstance(
-                node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-            ) and not node.name.startswith("_")
-            if is_named or isinstance(node, ast.Module):
-                yield module, node
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+                text = node.value.value
+                if isinstance(text, str):
+                    yield module, node, text
 
 
 def at(module: Module, node: ast.AST) -> str:

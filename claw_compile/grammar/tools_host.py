@@ -109,7 +109,7 @@ _NAMES: Final[Mapping[Any, tuple[str, str]]] = {
     contract.ChannelName: ("channel", _CHANNEL_NAME),
     contract.Namespace: ("MCP server", rf"(?!{contract.RESERVED_NAMESPACE}$){contract.NAMESPACE}"),
 }
-"""What messages call the names of a mapping, and their pattern."""
+"""For each kind of mapping: the word for its names in messages, and their pattern."""
 
 
 @dataclass(frozen=True)

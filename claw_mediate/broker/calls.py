@@ -100,7 +100,7 @@ class NativeCalls:
         self._running: dict[asyncio.Task[bytes], _NativeCall] = {}
         self._slots: dict[str, _Slots] = {}
         self._catalogs: dict[str, tuple[tuple[Tool, ...], ToolCatalog]] = {}
-        """By agent, each with the tools that it was made of."""
+        """The catalog of each agent, with the tools that it was made of."""
 
     def __len__(self) -> int:
         return len(self._running)

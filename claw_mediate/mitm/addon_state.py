@@ -71,9 +71,9 @@ class AddonState:
         self.egress_networks: tuple[Network, ...] = ()
         """The private networks that ungoverned connections may lead to."""
         self.max_flows = 0
-        """How many flows the view keeps; 0: no limit, also of their bytes."""
+        """The most flows that the view keeps; 0: no limit, and none of their bytes either."""
         self.max_bytes = 0
-        """How many bytes of flows the view keeps."""
+        """The most bytes of flows that the view keeps."""
         self.connections = ConnectionTable()
         self.body_bytes = BodyBytes()
         self._is_observed: bool | None = None

@@ -46,7 +46,7 @@ class BodyBytes:
         self.all = 0
         self._agents: Counter[str] = Counter()
         self._held: dict[str, set[HeldBody]] = {}
-        """By connection: the bodies of a connection are released when it ends."""
+        """The bodies of each connection, which are released when it ends."""
 
     def hold(self, agent_id: str, client_id: str) -> HeldBody:
         """Return the count of a new body, which is empty."""

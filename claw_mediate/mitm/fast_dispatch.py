@@ -260,7 +260,7 @@ _ALLOWED_TYPES = {
     for kind in (http.RequestData, http.ResponseData)
 }
 _UNKNOWN_KIND = (("__class__", frozenset[Any]()),)
-"""Of an unknown kind of message nothing passes."""
+"""The types of a message of an unknown kind: none is allowed, so mitmproxy's check decides."""
 
 
 def check_types(message: Any) -> None:

@@ -140,7 +140,7 @@ class TurnAnswer:
 
 
 _answers: WeakValueDictionary[str, TurnAnswer] = WeakValueDictionary()
-"""By the id of the turn."""
+"""The answers by the ids of their turns."""
 _marking: set[asyncio.Future[None]] = set()
 
 

@@ -60,7 +60,7 @@ _FRESH_SECONDS = 1.0
 """A connection that is younger may be about to send its first request."""
 _PAUSE_SECONDS = 0.02
 _LOST_SECONDS = 2.0
-"""By so long after a runner's connection was closed its requests have ended, or never will."""
+"""Seconds after the end of a runner's connection in which its requests end, or never will."""
 _LAST_SECONDS = 0.5
 """Seconds for each of the last steps of the drain.
 

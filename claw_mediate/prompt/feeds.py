@@ -116,7 +116,7 @@ class FeedReader:
         self._log = log
         self._clock = clock
         self._cache: dict[str, dict[str, _CacheEntry]] = {}
-        """By agent and URL; only URLs that the agent still has."""
+        """The feeds by agent and URL; only the URLs that the agent still has."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def read(self, agent: Agent) -> list[FeedSnapshot]:

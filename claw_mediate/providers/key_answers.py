@@ -157,7 +157,7 @@ class KeyAnswer(NamedTuple):
     body: bytes = b""
     retry_after: str = ""
     scope: str | None = None
-    """What a 429 is about: a model, and how it is used. None for a request that names no model."""
+    """The model, and the use of it, that a 429 limits; None for a request that names no model."""
     is_model_call: bool = True
     """False on a path of no dialect, where a code may be about something else."""
     request: AgentRequest | None = None

@@ -506,7 +506,7 @@ def _env_keys(known: KnownProvider, env: Mapping[str, str]) -> tuple[PoolKey, ..
     """
     keys: dict[str, PoolKey] = {}
     for name in known.keys:
-        numbered = [key for key in env if re.fullmatch(rf"{name}_\d+", key)]
+        numbered = [key for key in env if re.fullmatch(rf"{name}_[0-9]{{1,18}}", key)]
         numbered.sort(key=lambda key: int(key.rpartition("_")[2]))
         for variable in (name, *numbered):
             value = env.get(variable, "").strip()

@@ -87,7 +87,7 @@ class Route:
     key_label: str = ""  # The label of the key that was sent last
     stopwatch: Stopwatch = field(default_factory=Stopwatch, repr=False)
     _turn_states: dict[str, str] = field(default_factory=dict, repr=False)
-    """By provider: the value of ``TURN_STATE`` that it wants back in the turn."""
+    """The value of ``TURN_STATE`` that each provider wants back in the turn."""
     _bodies: tuple[bytes, dict[str, bytes]] = field(default=(b"", {}), repr=False)
     """A body, and what it became for each other model."""
 

@@ -29,6 +29,7 @@ from pydantic import ValidationError
 from claw_contract.base import JsonObject, error_line
 from claw_contract.metadata import Budget
 from claw_contract.prices import Price, Prices
+from claw_contract.whole_numbers import whole_number
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.cost import (
     FREE,
@@ -383,8 +384,8 @@ class Budgets:
         """
         declared = request.header("content-length")
         length = 0
-        if declared and declared[0].isascii() and declared[0].isdigit():
-            length = int(declared[0])
+        if declared:
+            length = whole_number(declared[0]) or 0
 
         if len(view.body) > _MAX_MEASURED_IN_LOOP:
             size = await asyncio.to_thread(measure_request, view.body, request.path, length)

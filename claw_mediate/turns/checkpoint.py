@@ -104,7 +104,7 @@ def _decode_result(record: bytes, call: ToolCall) -> ToolResult | InFlight:
 
 @dataclass(slots=True)
 class ReplayStats:
-    """How many steps were taken from an earlier attempt.
+    """The numbers of steps that were taken from an earlier attempt.
 
     They are model responses, calls with a result, and calls of unknown outcome.
     """

@@ -113,7 +113,7 @@ class TurnContext(RequestContext, frozen=True, kw_only=True):
 
 
 class TurnResult(msgspec.Struct, frozen=True):
-    """How a request ended for its runner."""
+    """The end of a request, as its runner saw it."""
 
     status: int
     ok: bool

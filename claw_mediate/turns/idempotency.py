@@ -43,6 +43,7 @@ from claw_state.url import StoreError
 
 POLL_SECONDS = 0.2
 _RETRY_HEADER = "x-stainless-retry-count"
+_ABOVE_0 = re.compile("0*[1-9][0-9]*")  # int() refuses thousands of digits
 _RESUMABLE = ("failed", "running", "abandoned")
 """States of a turn that did not end, and that no process is at any more."""
 
@@ -127,12 +128,9 @@ def _scope(request: Request, view: RunnerRequest) -> tuple[str, str, str]:
     return request.normalized_path, session, named
 
 
-_COUNT = re.compile("0*[1-9][0-9]*")  # A number above 0; int() refuses thousands of digits
-
-
 def is_retry(request: Request) -> bool:
     """Return whether the runner's SDK says that it tries again."""
-    return any(_COUNT.fullmatch(count) for count in request.header(_RETRY_HEADER))
+    return any(_ABOVE_0.fullmatch(count) for count in request.header(_RETRY_HEADER))
 
 
 class RetryLookup:

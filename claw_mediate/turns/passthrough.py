@@ -87,7 +87,7 @@ class ForwardDetails:
     """The facts about a request that is forwarded, in addition to its view."""
 
     redactor: Redactor | None = None
-    """What hides the secrets of this request; None: one is made."""
+    """The redactor of this request's secrets; None: one is made."""
     purpose: Purpose = "answer"
     """A count of tokens is no line of history; a side request is not remembered."""
     kept: KeptObject | None = None
@@ -95,7 +95,7 @@ class ForwardDetails:
     kept_as: KeptObject | None = None
     """The record of what the provider will keep of it, without its id."""
     admission: Admission | None = None
-    """What is reserved for it; None for an agent without a limit in dollars."""
+    """The reservation in its budget; None for an agent without a limit in dollars."""
     named_object: ProviderObject | None = None
     """Another object of the agent's that it names: that provider is asked, with that key."""
     gives: AnswerShape | None = None  # Where the answer gives ids, which are the agent's

@@ -69,9 +69,9 @@ class RecordedTurn:
     path: str
     body: bytes
     replies: Mapping[int, RecordedResponse]
-    """By round: the last that was asked in it, since the others did not count."""
+    """The response of each round: the last one, since the others did not count."""
     answers: Mapping[tuple[int, str], Sequence[RecordedResponse]]
-    """By round and tool, in the order in which they were asked."""
+    """The answers of each round and tool, in the order of the calls."""
 
     def missing(self) -> list[str]:
         """Return what history says of the turn, and the recording does not hold."""

@@ -69,7 +69,7 @@ _TURN = (
 
 
 class _OpenMode(NamedTuple):
-    """How to open the file. If it is another one after reading, the file is read again."""
+    """The way to open the file. If it differs after reading, the file is read again."""
 
     options: str
     modified_ns: int = 0

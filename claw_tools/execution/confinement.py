@@ -1,5 +1,6 @@
-"""How a process gives up its rights, step by step; and attempts, made for real, at what it must not
-be able to do afterwards.
+"""The steps by which a process gives up its rights, and probes of what it can no longer do.
+
+The probes are real attempts at what must fail afterwards.
 
 Part of the launcher: the standard library alone.
 

@@ -25,7 +25,7 @@ from claw_tools.execution.containment import Containment, frame
 MAX_OUTPUT: Final = 16 << 20
 """Bytes of both streams together, after which a command is ended."""
 KEPT_BYTES: Final = 32 << 10
-"""How many bytes of the beginning of a stream are kept, and as many of its end."""
+"""Bytes that are kept of the beginning of a stream, and as many of its end."""
 _END_SECONDS: Final = 10.0
 _READ: Final = 4_096
 _SIGNALED: Final = 128

@@ -1,4 +1,4 @@
-"""How a path is opened so that it can't lead out of a folder (docs/spec/tools-host.md "Files").
+"""Opening a path so that it can't lead out of a folder (docs/spec/tools-host.md "Files").
 
 Rules. The kernel resolves the path and opens what it resolved in one step (``openat2``, Linux 5.6),
 so there is nothing between a check and a use: ``..`` and links are followed as long as they stay

@@ -28,7 +28,7 @@ from claw_tools.files.protection import ProtectedFiles
 
 _THREADS: Final = 4
 _FAREWELL_SECONDS: Final = 1.0
-"""How long a cancelled call waits for its thread, which stops at its next step."""
+"""Seconds for which a cancelled call waits for its thread, which stops at its next step."""
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY
 _libc = ctypes.CDLL(None)
 

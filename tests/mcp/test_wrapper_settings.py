@@ -90,6 +90,11 @@ def test_the_names_of_the_original_work_too_and_ours_win() -> None:
         ({"CLAW_MCP_COMMAND": "x", "CLAW_MCP_ARGS": "[1]"}, "CLAW_MCP_ARGS"),
         ({"CLAW_MCP_COMMAND": "x", "LISTEN_ADDR": "8080"}, "LISTEN_ADDR"),
         ({"CLAW_MCP_COMMAND": "x", "LISTEN_ADDR": ":99999"}, "LISTEN_ADDR"),
+        ({"CLAW_MCP_COMMAND": "x", "LISTEN_ADDR": f":{'1' * 5000}"}, "LISTEN_ADDR"),
+        (
+            {"CLAW_MCP_COMMAND": "x", "CLAW_MCP_STDIO_REQUEST_TIMEOUT_MS": "1" * 5000},
+            "CLAW_MCP_STDIO_REQUEST_TIMEOUT_MS is '1",
+        ),
         ({"CLAW_MCP_COMMAND": "x", "CLAW_MCP_MAX_BODY": "4M"}, "CLAW_MCP_MAX_BODY"),
         (
             {"CLAW_MCP_COMMAND": "x", "CLAW_MCP_STDIO_REQUEST_TIMEOUT_MS": "-1"},

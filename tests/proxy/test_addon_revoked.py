@@ -1,4 +1,4 @@
-"""What changes while a request is under way: its agent's token, and the provider's keys."""
+"""Changes while a request is under way: its agent's token is revoked, or a key is rotated."""
 
 from __future__ import annotations
 

@@ -51,6 +51,8 @@ def test_a_url_is_a_server_that_is_shown_without_its_password(url: str, shown: s
         f"redis://:{PASSWORD}@",
         f"redis://:{PASSWORD}@cache:port",
         f"redis://:{PASSWORD}@cache/db",
+        f"redis://:{PASSWORD}@cache/{'1' * 5000}",
+        f"redis://:{PASSWORD}@cache/\N{ARABIC-INDIC DIGIT THREE}",
         f"redis://:{PASSWORD}@cache/0?ssl=1",
     ],
 )

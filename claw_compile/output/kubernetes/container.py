@@ -41,7 +41,10 @@ _COMMANDS = {"entrypoint": "command", "command": "args"}
 _SECURITY = {"user", "read_only", "cap_add", "cap_drop", "privileged"}
 _FLAGS = {"stdin_open": "stdin", "tty": "tty"}
 _PARTLY_CARRIED = {"ports": "a port is reached in the cluster only, by who may"}
-"""What is not carried over of a key: a port itself is (``Converter.ports``), its publishing not."""
+"""Keys of which a part is not carried over, with that part for the message.
+
+A port itself is carried over (``Converter.ports``), and its publishing is not.
+"""
 _PORTS = re.compile(r"(?P<first>[0-9]{1,5})(-(?P<last>[0-9]{1,5}))?(/(?P<protocol>[a-z]+))?")
 _MAX_RANGE = 100
 """The most ports of one range: a Service of Kubernetes has no ranges, and lists each port."""

@@ -33,6 +33,7 @@ from claw_compile.output.kubernetes.objects import (
 from claw_compile.output.proxy_env import HISTORY, RUNTIME_MOUNT, STATE, STATE_PLACE, grace_seconds
 from claw_compile.output.yaml_text import Data
 from claw_compile.policy.topology import PROXY
+from claw_contract.whole_numbers import whole_number
 
 ENTRANCES = (8080, 8082)
 """The ports of the base URL and of the forward proxy."""
@@ -75,7 +76,8 @@ def state_server(whole: Deployment) -> StateServer | None:
     # A password with "@" and "/" would otherwise move the end of the host, and the policy would
     # open the way to another one.
     database = url.path.removeprefix("/") or "0"
-    is_server_url = url.scheme in _SERVERS and database.isdecimal() and not url.query
+    is_database = whole_number(database) is not None
+    is_server_url = url.scheme in _SERVERS and is_database and not url.query
     if not is_server_url or not host or host == "localhost":
         return None
 

@@ -110,7 +110,7 @@ is applied, and by then its Secrets and its policies must exist.
 """
 
 type _SharedVolume = Literal["auth", "secrets", "ca"]
-"""What a proxy mounts as a sidecar and in a fleet alike, for all agents."""
+"""The volumes that a proxy mounts both as a sidecar and in a fleet."""
 
 
 class _AgentFiles(NamedTuple):

@@ -5,12 +5,12 @@ managed tools are taken out of it. Its items are those of that request and of ev
 hidden ones are taken out. Pages are of what is left.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 
+from claw_contract.whole_numbers import whole_number
 from claw_mediate.core import json_splice
 from claw_mediate.dialects.base import UnreadableRequestError, UnreadableResponseError
 from claw_mediate.dialects.bodies import Changes, encode
@@ -212,11 +212,9 @@ def write_page(items: Sequence[bytes], asked: Mapping[str, str]) -> bytes:
     Raise ``UnreadableRequestError``.
     """
     limit = asked.get("limit", str(_DEFAULT_SIZE))
-    # int() refuses thousands of digits.
-    is_number = re.fullmatch("[0-9]{1,9}", limit) is not None
-    if not is_number or not 0 < int(limit) <= PAGE_SIZE:
+    size = whole_number(limit, PAGE_SIZE)
+    if not size:
         raise UnreadableRequestError(f"'limit' is a whole number from 1 to {PAGE_SIZE}")
-    size = int(limit)
 
     order = asked.get("order", "desc")
     if order not in {"asc", "desc"}:

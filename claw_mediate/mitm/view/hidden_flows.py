@@ -50,14 +50,14 @@ PARENT, TURN, AGENT, ENTRY = "claw.parent", "claw.turn", "claw.agent", "claw.ent
 KIND, ROUND, TOOL, PROVIDER = "claw.kind", "claw.round", "claw.tool", "claw.provider"
 DUPLICATE, REPLAYED, LATENCY = "claw.duplicate", "claw.replayed", "claw.latency_ms"
 SERVER = "claw.server"
-"""Of a call over MCP: the name that the server gives itself."""
+"""The name that an MCP server gives itself, for a call over MCP."""
 MARKS = {"turn": ":llama:", "model": ":robot:", "tool": ":wrench:"}
 MAX_SHOWN = 4 << 20
 """Bytes that are kept of a body, and of a line of history."""
 NOT_MADE, _RECORDED = "not-made.invalid", "recorded.invalid"
 """Hosts of requests that were not made: such names never resolve (RFC 2606)."""
 _MAX_NAME_LENGTH = 128
-"""Of a tool's name: a model may invent one of any length."""
+"""The most characters of a tool's name: a model may invent one of any length."""
 _NOT_PRINTABLE = "\N{REPLACEMENT CHARACTER}"
 """In the place of a character of such a name that may move a terminal's cursor."""
 _PORTS = {"http": 80, "https": 443}

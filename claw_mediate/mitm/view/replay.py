@@ -12,6 +12,7 @@ from mitmproxy import http
 from claw_contract.base import JsonObject
 from claw_contract.transcript.diff import diff_entries
 from claw_contract.transcript.text import as_line, as_object
+from claw_contract.whole_numbers import whole_number
 from claw_mediate.agents.directory import AgentDirectory, UnreadableDirectoryError
 from claw_mediate.core import json_splice
 from claw_mediate.core.api_paths import find_endpoint
@@ -188,10 +189,8 @@ def _recorded(child: http.HTTPFlow) -> RecordedResponse:
 
 def _size(response: http.Response) -> int:
     """Return the length that the head declares, or else that of what was kept."""
-    declared = response.headers.get("content-length", "")
-    if declared.isdecimal() and len(declared) < 16:  # noqa: PLR2004 - no body is longer
-        return int(declared)
-    return len(_content(response))
+    declared = whole_number(response.headers.get("content-length", ""))
+    return len(_content(response)) if declared is None else declared
 
 
 def _content(message: http.Message) -> bytes:

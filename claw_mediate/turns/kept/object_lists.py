@@ -4,13 +4,13 @@ The provider's list is of all agents of the account. So the proxy reads its page
 beginning or from the cursor of the request, until it has a page of the agent's own.
 """
 
-import re
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode
 
 import msgspec
 
+from claw_contract.whole_numbers import whole_number
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core import json_splice
 from claw_mediate.core.api_paths import resolve_path
@@ -48,7 +48,7 @@ _PAGING: Final[dict[Family, _Paging]] = {
     "openai": _Paging("after", "before", is_object=True),
     "anthropic": _Paging("after_id", "before_id", is_object=False),
 }
-"""By the family of the path. Lists of other families page in other ways, and are not found."""
+"""The paging of lists by the family of the path; those of other families are not found."""
 
 _DEFAULT_SIZE: Final[dict[ObjectKind, int]] = {"file": 10_000}
 _MAX_SIZE = 10_000
@@ -192,11 +192,10 @@ def _read_size(limit: str, kind: ObjectKind) -> int:
     if not limit:
         return _DEFAULT_SIZE.get(kind, 20)
 
-    # int() refuses thousands of digits.
-    is_number = re.fullmatch("[0-9]{1,9}", limit) is not None
-    if not is_number or not 0 < int(limit) <= _MAX_SIZE:
+    size = whole_number(limit, _MAX_SIZE)
+    if not size:
         raise UnreadableRequestError(f"'limit' is a whole number from 1 to {_MAX_SIZE}")
-    return int(limit)
+    return size
 
 
 def _read_page(body: bytes) -> tuple[list[tuple[str, bytes]], bool]:
