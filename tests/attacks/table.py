@@ -281,6 +281,7 @@ ATTACKS = (
             "redaction:cost",
             "redaction:reports",
             "hidden:bounded",
+            "objects:saves-end",
         ),
     ),
     Attack(
@@ -330,9 +331,15 @@ ATTACKS = (
         "Using a revoked token",
         (
             "metadata.json renamed, linked, removed, or written in place with its old size "
-            "and time; no inotify to be had"
+            "and time; no inotify to be had; a head with the token before, and the body after its end"
         ),
-        ("agents:reload", "agents:reload-in-place"),
+        ("agents:reload", "agents:reload-in-place", "agents:reload-after-error", "proxy:late-body"),
+    ),
+    Attack(
+        "Learning a provider's key",
+        "an error in which the provider repeats it, packed or not; a key that is rotated while a "
+        "request waits for a feed",
+        ("redaction:errors", "redaction:rotated-key", "redaction:forwarded"),
     ),
     Attack(
         "Injecting text into a log",

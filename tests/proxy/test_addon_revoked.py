@@ -18,7 +18,7 @@ BODY = json.dumps({"model": "gpt-test", "messages": [{"role": "user", "content":
 NEW_KEY = "sk-rotated-key-planted-0099"
 
 
-@pytest.mark.requirement("proxy:identity")
+@pytest.mark.requirement("proxy:late-body")
 @pytest.mark.parametrize("tools", [[], ["balance"]], ids=["forwarded", "mediated"])
 def test_a_body_that_comes_after_its_token_was_revoked_is_refused(
     running: Pod, tools: list[str]
@@ -40,7 +40,7 @@ def test_a_body_that_comes_after_its_token_was_revoked_is_refused(
     assert running.provider.received == []
 
 
-@pytest.mark.requirement("redaction:errors")
+@pytest.mark.requirement("redaction:rotated-key")
 @pytest.mark.parametrize("tools", [[], ["balance"]], ids=["forwarded", "mediated"])
 def test_a_key_that_came_while_a_feed_was_read_is_shown_nowhere(pod: Pod, tools: list[str]) -> None:
     def write_key(secret: str) -> None:
