@@ -1,0 +1,41 @@
+"""The events of one model reply, as they come in a stream or are told of a whole body.
+
+A protocol's own event is kept in ``data``; ``kind`` says what the rules of a stream need to know of
+it. Ids, indexes and sequence numbers of the stream are not in ``data``: the writer of a stream adds
+its own, because a stream may be made of several replies (docs/spec/mediation.md section 6).
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+type EventKind = Literal[
+    "opening",  # The head of the reply: its id, model and first usage
+    "content",  # Text, or another piece that cannot turn out to be a part of a call
+    "reasoning",  # The model's thinking: a piece whose provider may want it back as it was
+    "object",  # Members that SDKs join over replies, so that they belong to the last reply only
+    "call",  # A part of a call that is not the provider's own
+    "closing",  # The end of one piece
+    "end",  # The end of the reply: its reason, its usage, its last event
+]
+
+
+class ReplyEvent(msgspec.Struct, frozen=True):
+    """One event of a reply."""
+
+    kind: EventKind
+    piece: int
+    """The place of the event's piece in the reply: of a choice, a block or an item, from 0.
+
+    0 for the opening and the end.
+    """
+    data: Mapping[str, Any]
+    """The members of the protocol's event. What is passed on as it came is a ``msgspec.Raw``."""
+    channel: str = ""
+    """The text that ``text`` is a part of, by a name that is unique in its piece.
+
+    "" for an event without such a part.
+    """
+    text: str = ""
+    """The next part of the channel's text; it is not in ``data``."""
