@@ -16,6 +16,8 @@ ALSO = {"claw_mediate": ("turns", "proxy")}
 SHOWN_BY: dict[str, str] = {
     # An interface of one implementer
     "claw_mediate/dialects/kept.py": "tests/mediate/dialects/responses/test_kept.py",
+    # The interfaces of streams: each dialect has its own
+    "claw_mediate/dialects/streams.py": "tests/mediate/dialects/test_base_any_reply.py",
     # An interface and its errors: they do nothing until a tool is called
     "claw_tools/tool.py": "tests/tools/test_registry.py",
     "claw_tools/errors.py": "tests/tools/test_registry.py",

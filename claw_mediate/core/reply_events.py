@@ -3,6 +3,10 @@
 A protocol's own event is kept in ``data``; ``kind`` says what the rules of a stream need to know of
 it. Ids, indexes and sequence numbers of the stream are not in ``data``: the writer of a stream adds
 its own, because a stream may be made of several replies (docs/spec/mediation.md section 6).
+
+A reply that is read from a stream and the same reply told of its body have the same pieces and
+channels, with the same text in each. So what a runner was shown of a reply while it came can be
+left out of what is told of its body (``core.live``).
 """
 
 from collections.abc import Mapping
@@ -16,7 +20,7 @@ type EventKind = Literal[
     "reasoning",  # The model's thinking: a piece whose provider may want it back as it was
     "object",  # Members that SDKs join over replies, so that they belong to the last reply only
     "call",  # A part of a call that is not the provider's own
-    "closing",  # The end of one piece
+    "closing",  # The end of one piece, or of a part of it
     "end",  # The end of the reply: its reason, its usage, its last event
 ]
 
@@ -33,9 +37,11 @@ class ReplyEvent(msgspec.Struct, frozen=True):
     data: Mapping[str, Any]
     """The members of the protocol's event. What is passed on as it came is a ``msgspec.Raw``."""
     channel: str = ""
-    """The text that ``text`` is a part of, by a name that is unique in its piece.
+    """The name, unique in its piece, of what the event is a part of.
 
-    "" for an event without such a part.
+    Of an event with ``text`` it is the text that the events of this channel make together. Of one
+    without, it tells its kind of event from the piece's others: the events of one channel come in
+    the same order, and as many, whether they are read from a stream or told of a body.
     """
     text: str = ""
     """The next part of the channel's text; it is not in ``data``."""

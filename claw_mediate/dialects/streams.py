@@ -7,6 +7,8 @@ has one writer.
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
+import msgspec
+
 from claw_contract.sse import SseEvent
 from claw_mediate.core.reply_events import ReplyEvent
 from claw_mediate.dialects.base import FailedResponseError
@@ -14,8 +16,19 @@ from claw_mediate.dialects.base import FailedResponseError
 type Keepalive = Literal["comment", "native"]
 
 
+class OwnOpening(msgspec.Struct, frozen=True):
+    """The head of a stream as the proxy writes it before any reply has given one.
+
+    A keepalive that must be an event needs it, and an error that comes first.
+    """
+
+    id: str
+    model: str
+    created: int  # Seconds since 1970
+
+
 class StreamWriter(Protocol):
-    """Writes one stream for a runner, with one lifecycle.
+    """Writes one stream for a runner, with one lifecycle, though it may tell of several replies.
 
     It owns everything that counts over the whole stream: the id, indexes, sequence numbers.
     """
@@ -23,6 +36,12 @@ class StreamWriter(Protocol):
     @property
     def id(self) -> str:
         """Return the id that the stream has shown; "" before it has shown one."""
+
+    def begin_reply(self) -> None:
+        """Note that the next events are those of another reply.
+
+        Its pieces come after all that were shown before, and its opening is not written again.
+        """
 
     def write(self, event: ReplyEvent) -> bytes:
         """Return what an event of the reply adds to the stream; b"" if nothing."""
@@ -36,6 +55,13 @@ class StreamWriter(Protocol):
     def error(self, error: bytes) -> bytes:
         """Return the events of an error that comes after the headers. ``error`` is a body."""
 
+    def answer(self, body: bytes) -> bytes:
+        """Return the body of the last reply with all that the stream has shown, over all replies.
+
+        It is what ``stream: false`` would have brought if one reply had said everything, under the
+        id of the stream. Told as a stream, it has the same pieces.
+        """
+
 
 class Assembler(Protocol):
     """Puts one streamed reply together, while its events are passed on."""
@@ -43,17 +69,23 @@ class Assembler(Protocol):
     def feed(self, event: SseEvent) -> Sequence[ReplyEvent]:
         """Return what an event of the provider's stream tells.
 
-        Keepalives and comments tell nothing. Raise ``UnreadableResponseError`` for an event that no
-        strict client would read, and for a reply with more than a body may have.
+        Keepalives tell nothing. Raise ``UnreadableResponseError`` for an event that no strict
+        client would read, and for a reply with more parts than a body may have.
         """
 
     @property
     def is_whole(self) -> bool:
-        """True if the reply has come to its own end, so that nothing more is waited for."""
+        """True if the reply has come to its own end, so that a clean end of stream is no failure.
+
+        More content may follow nevertheless; the reply ends with its stream.
+        """
 
     @property
     def error(self) -> FailedResponseError | None:
-        """Return the failure that the stream told of; None if there was none."""
+        """Return the failure that the stream told of; None if there was none.
+
+        Its body has the form of an error body of this protocol.
+        """
 
     def body(self) -> bytes:
         """Return the body that ``stream: false`` would have brought.
