@@ -20,6 +20,9 @@ MAX_MESSAGES = 50_000  # A request with more is no conversation
 MAX_PARTS = 10_000
 
 
+type BufferedReason = Literal["structured_output", "legacy_functions", "audio"]
+
+
 class UnreadableRequestError(ValueError):
     """The runner's body is not a request of this dialect.
 
@@ -60,6 +63,10 @@ class RunnerRequest(msgspec.Struct, frozen=True):
     body: bytes
     model: str
     stream: bool = False
+    is_live: bool = False
+    """True if the provider is asked to stream, and its replies are told while they come."""
+    buffered_reason: BufferedReason | None = None
+    """The reason why a stream of this request can't be told while it comes; None if it can."""
     include_usage: bool = False
     declared_tools: tuple[str, ...] = ()  # Names of the runner's own tools, of any type
     # True if the runner may have tools that the request does not name
