@@ -172,6 +172,78 @@ async def _events(running: RunningTurn, pace: Pace) -> AsyncGenerator[bytes]:
         yield events
 
 
+class Beats:
+    """The keepalives of one stream: when the next one is due, and of which kind.
+
+    A keepalive is a comment, or an event of the dialect (``native``). With ``auto``, an event takes
+    the place of a comment now and then. Times are seconds of a clock that is given.
+    """
+
+    def __init__(self, pace: Pace, now: float) -> None:
+        self._pace = pace
+        self._next = now  # The first one is sent at once, if there is nothing else to send
+        self._next_event = now + (_SILENT_SECONDS if pace.kind == "auto" else 0)
+
+    def note_sent(self, now: float) -> None:
+        """Note that an event of the answer was sent."""
+        self._next = now + self._pace.every
+        if self._pace.kind == "auto":
+            self._next_event = now + _SILENT_SECONDS
+
+    def take(self, now: float) -> Keepalive | None:
+        """Return the kind of the keepalive that is to be sent now; None if none is due."""
+        kind = self._pace.kind
+        if kind == "off" or now < self._next:
+            return None
+
+        self._next = now + self._pace.every
+        if kind == "comment" or (kind == "auto" and now < self._next_event):
+            return "comment"
+
+        self._next_event = now + (_EVENT_SECONDS if kind == "auto" else 0)
+        return "native"
+
+    def seconds_left(self, now: float) -> float | None:
+        """Return the seconds until a keepalive is due; None if none will be."""
+        return None if self._pace.kind == "off" else max(self._next - now, 0.0)
+
+
+async def _live_events(
+    running: RunningTurn, live: LiveTurn, pace: Pace
+) -> AsyncGenerator[bytes]:
+    """Yield what the replies of a turn show while they come, and keepalives while nothing does.
+
+    Raise ``AnswerCutError`` where the stream must break off.
+    """
+    progress, task = running.driver.progress, running.task
+    beats = Beats(pace, time.monotonic())
+    reader = live.attach()
+    try:
+        while True:
+            is_over = task.done()  # Looked at first: what was shown before is read below
+            chunk = reader.read()
+            if not chunk and is_over:
+                break
+
+            now = time.monotonic()
+            if chunk:
+                beats.note_sent(now)
+            elif (kind := beats.take(now)) is not None:
+                chunk = reader.beat(progress.note, kind)
+            if chunk:
+                yield chunk
+            else:
+                await reader.wait(beats.seconds_left(now))
+
+        result = task.result()
+        if result.is_cut and running.context.request.can_be_cut:
+            raise AnswerCutError
+        if not result.ok:
+            yield reader.error(_error_event(running.context, result))
+    finally:
+        reader.close()
+
+
 def _batches(events: Iterable[bytes]) -> Iterator[bytes]:
     """Yield events joined to chunks of about ``_CHUNK_BYTES``.
 

@@ -1,0 +1,173 @@
+"""What a runner is shown of a reply while it comes (docs/spec/live-streaming.md section 3).
+
+Pure. Whether a reply belongs to the answer is known only when all of it is there: a managed call
+may stand behind a native one. So a reply flows until its first call, and waits from there on:
+
+    the event      before the first call          from the first call on
+    ─────────────  ─────────────────────────────  ──────────────────────────────────────────────
+    opening        waits for the first content    waits
+    content        is shown                       waits
+    reasoning      is shown, or waits for the     waits
+                     next content (``Reasoning``)
+    object         waits                          waits
+    call           waits, and all behind it       waits
+    closing        waits for the next content     waits
+    end            waits                          waits
+
+    the verdict         what waits
+    ──────────────────  ─────────────────────────────────────────────────────────────────────────
+    deliver             is told of the body, without what was shown (``ReplyGate.rest``)
+    run, or answered    is dropped, but for the closing of the last piece that was shown: that one
+                          is written before the next piece of a later reply
+
+Why a closing waits: runners keep the pieces that are finished. Of a piece that is not, nothing is
+kept, so that the retry of a turn that failed right behind a preamble is the same request.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from claw_mediate.core.reply_events import ReplyEvent
+
+type Reasoning = Literal["flows", "waits"]
+"""``waits``: reasoning is shown only right before the next content of its reply."""
+
+
+class ShownPart(msgspec.Struct):
+    """How much of one channel was shown."""
+
+    characters: int = 0
+    events: int = 0  # Those without text
+
+
+class ReplyGate:
+    """Decides what of one reply is shown, and knows what was.
+
+    ``shows``: False if everything waits for the verdict (``preamble: hide``).
+    """
+
+    def __init__(self, *, shows: bool, reasoning: Reasoning) -> None:
+        self._shows = shows
+        self._reasoning = reasoning
+        self._opening: list[ReplyEvent] = []
+        self._waiting: list[ReplyEvent] = []
+        """Reasoning and closings that are shown with the next content."""
+        self._shown: dict[tuple[int, str], ShownPart] = {}
+        self._told_opening = False
+        self.has_call = False
+        """True if the reply has a call that is not the provider's own."""
+
+    @property
+    def has_shown(self) -> bool:
+        """True if the runner has some content or reasoning of this reply."""
+        return bool(self._shown)
+
+    @property
+    def shown_pieces(self) -> frozenset[int]:
+        """Return the places of the pieces of which something was shown."""
+        return frozenset(piece for piece, _ in self._shown)
+
+    @property
+    def shown_characters(self) -> int:
+        """Return how many characters of text the runner has of this reply."""
+        return sum(part.characters for part in self._shown.values())
+
+    def let_pass(self, events: Iterable[ReplyEvent]) -> list[ReplyEvent]:
+        """Return what is shown now, in order."""
+        passing: list[ReplyEvent] = []
+        for event in events:
+            if self.has_call or not self._shows:
+                self.has_call = self.has_call or event.kind == "call"
+                continue
+
+            match event.kind:
+                case "opening":
+                    self._opening.append(event)
+                case "content":
+                    passing += self._take_waiting()
+                    passing.append(event)
+                case "reasoning" if self._reasoning == "flows":
+                    passing += self._take_waiting()
+                    passing.append(event)
+                case "reasoning" | "closing":
+                    self._waiting.append(event)
+                case "call":
+                    self.has_call = True
+                case "object" | "end":
+                    pass
+
+        return passing
+
+    def _take_waiting(self) -> list[ReplyEvent]:
+        waiting = [*self._opening, *self._waiting]
+        self._opening.clear()
+        self._waiting.clear()
+        return waiting
+
+    def note_shown(self, event: ReplyEvent) -> None:
+        """Note that an event was shown, with the text that it has now.
+
+        The text may be another than that of ``let_pass``: a secret in it was replaced, or the
+        beginning of one waits for the next event.
+        """
+        if event.kind == "opening":
+            self._told_opening = True
+            return
+
+        part = self._shown.setdefault((event.piece, event.channel), ShownPart())
+        if event.text:
+            part.characters += len(event.text)
+        else:
+            part.events += 1
+
+    def open_closings(self, told: Iterable[ReplyEvent]) -> list[ReplyEvent]:
+        """Return the closings of shown pieces that were not shown, of a reply that is dropped.
+
+        ``told``: the events of its body.
+        """
+        pieces = self.shown_pieces
+        return [
+            event for event in self.rest(told) if event.kind == "closing" and event.piece in pieces
+        ]
+
+    def rest(self, told: Iterable[ReplyEvent]) -> Iterator[ReplyEvent]:
+        """Yield the events of the whole reply without what was shown.
+
+        ``told``: the events of its body.
+        """
+        missing = {
+            place: ShownPart(part.characters, part.events) for place, part in self._shown.items()
+        }
+        for event in told:
+            if event.kind == "opening":
+                if not self._told_opening:
+                    yield event
+                continue
+
+            part = missing.get((event.piece, event.channel))
+            if part is None:
+                yield event
+            elif not event.text:
+                if part.events:
+                    part.events -= 1
+                else:
+                    yield event
+            elif part.characters >= len(event.text):
+                part.characters -= len(event.text)
+            else:
+                text = event.text[part.characters :]
+                part.characters = 0
+                yield replace(event, text=text)
+
+
+def until_first_call(told: Iterable[ReplyEvent]) -> Sequence[ReplyEvent]:
+    """Return the events of a body up to its first call: all that may be shown of a hidden reply."""
+    events: list[ReplyEvent] = []
+    for event in told:
+        if event.kind == "call":
+            break
+        events.append(event)
+    return events

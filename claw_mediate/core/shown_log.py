@@ -1,0 +1,138 @@
+"""Everything that the runners of one turn were shown, in order. Pure.
+
+Each runner reads it from the beginning with a cursor of its own, so that one that joins late gets
+the same pieces. The parts of one text are stored as one: a turn holds its text once, and not an
+object for each of a hundred thousand deltas. A runner that is behind gets longer deltas.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec.structs import replace
+
+from claw_mediate.core.reply_events import ReplyEvent
+
+_BLOCK_CHARACTERS: Final = 8192
+
+
+class NextReply:
+    """The mark between two replies."""
+
+
+NEXT_REPLY: Final = NextReply()
+
+
+class ShownText:
+    """The parts of one text that came right behind each other."""
+
+    def __init__(self, first: ReplyEvent) -> None:
+        self.head = first
+        self._blocks: list[str] = []
+        self._tail = first.text
+
+    def continues_with(self, event: ReplyEvent) -> bool:
+        """Return whether an event has the next part of this text, and nothing else."""
+        head = self.head
+        return (
+            event.piece == head.piece
+            and event.channel == head.channel
+            and event.kind == head.kind
+            and event.data == head.data
+        )
+
+    def add(self, text: str) -> None:
+        self._tail += text
+        if len(self._tail) >= _BLOCK_CHARACTERS:
+            self._blocks.append(self._tail)
+            self._tail = ""
+
+    def read(self, cursor: "Cursor") -> Iterator[ReplyEvent]:
+        """Yield what the cursor has not read of this text, and move it."""
+        while cursor.block < len(self._blocks):
+            text = self._blocks[cursor.block][cursor.character :]
+            cursor.block += 1
+            cursor.character = 0
+            if text:
+                yield replace(self.head, text=text)
+
+        text = self._tail[cursor.character :]
+        cursor.character = len(self._tail)
+        if text:
+            yield replace(self.head, text=text)
+
+
+@dataclass(slots=True)
+class Cursor:
+    """The place up to which one runner has read."""
+
+    entry: int = 0
+    block: int = 0  # Within the text of this entry
+    character: int = 0  # Within the block
+    size: int = 0
+    """The part of ``ShownLog.size`` that is before this place."""
+
+
+type Entry = ReplyEvent | ShownText | NextReply
+
+_EVENT_SIZE: Final = 256
+"""Bytes that an event without text counts for: about what its members take."""
+
+
+class ShownLog:
+    """What was shown, by all replies of a turn."""
+
+    def __init__(self) -> None:
+        self._entries: list[Entry] = []
+        self.size = 0
+        """A measure of what was added, in characters; events without text count for some."""
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def begin_reply(self) -> None:
+        """Note that the next events are those of another reply."""
+        self._entries.append(NEXT_REPLY)
+
+    def add(self, event: ReplyEvent) -> None:
+        self.size += _size_of(event)
+        if not event.text:
+            self._entries.append(event)
+            return
+
+        last = self._entries[-1] if self._entries else None
+        if isinstance(last, ShownText) and last.continues_with(event):
+            last.add(event.text)
+        else:
+            self._entries.append(ShownText(event))
+
+    def read(self, cursor: Cursor) -> Iterator[ReplyEvent | NextReply]:
+        """Yield what came since the cursor's place, and move it.
+
+        What is added while this is read is yielded, too.
+        """
+        for event in self._unread(cursor):
+            if isinstance(event, ReplyEvent):
+                cursor.size += _size_of(event)
+            yield event
+
+    def _unread(self, cursor: Cursor) -> Iterator[ReplyEvent | NextReply]:
+        while cursor.entry < len(self._entries):
+            entry = self._entries[cursor.entry]
+            is_last = cursor.entry == len(self._entries) - 1
+            if isinstance(entry, ShownText):
+                yield from entry.read(cursor)
+                if is_last:
+                    if cursor.entry == len(self._entries) - 1:
+                        return  # The next part of this text goes into the same entry
+                    continue  # More came while it was read, perhaps of this text
+
+            cursor.entry += 1
+            cursor.block = 0
+            cursor.character = 0
+            if not isinstance(entry, ShownText):
+                yield entry
+
+
+def _size_of(event: ReplyEvent) -> int:
+    return len(event.text) or _EVENT_SIZE

@@ -1,0 +1,361 @@
+"""The stream of one turn's answer, for all runners that wait for it.
+
+    provider ─▶ assembler ─▶ ReplyGate ─▶ TextWindow ─▶ ShownLog ─▶ the writer of each runner
+                             what flows   no secrets    once        its own bytes
+
+Of a live turn it is the sink of the model calls (docs/spec/live-streaming.md). A verdict ends each
+reply: ``drop`` a hidden one, ``release`` the answer. Of a buffered turn everything comes with
+``release``. In both, ``finish`` adds the end when all that later requests need is stored: the next
+request may come right behind it.
+
+A provider is read no further than ``MAX_AHEAD`` ahead of the fastest runner.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from claw_contract.redaction.redactor import Redactor
+from claw_contract.redaction.window import TextWindow
+from claw_mediate.core.live import Reasoning, ReplyGate, until_first_call
+from claw_mediate.core.reply_events import ReplyEvent
+from claw_mediate.core.shown_log import Cursor, NextReply, ShownLog
+from claw_mediate.core.types import Round
+from claw_mediate.dialects.base import Dialect, RunnerRequest
+from claw_mediate.dialects.streams import Assembler, Keepalive, OwnOpening, StreamWriter
+
+MAX_AHEAD: Final = 1 << 20
+"""Characters, about, that a reply is read ahead of the fastest runner."""
+_MAX_CHUNK: Final = 16 * 1024  # Bytes that are written at once
+
+
+class StreamForm(NamedTuple):
+    """How a request's dialect reads and writes its streams."""
+
+    dialect: Dialect
+    view: RunnerRequest
+    own: OwnOpening
+
+    @property
+    def reasoning(self) -> Reasoning:
+        return self.dialect.reasoning_of(self.view)
+
+    def assembler(self) -> Assembler:
+        return self.dialect.assembler()
+
+    def tell(self, body: bytes) -> Iterator[ReplyEvent]:
+        return self.dialect.tell(body, self.view)
+
+    def writer(self) -> StreamWriter:
+        return self.dialect.writer(self.view, self.own)
+
+
+class ShownReply(NamedTuple):
+    """What a runner was shown of one hidden round."""
+
+    round: int
+    characters: int
+    pieces: int
+
+
+class _Channel(NamedTuple):
+    """A text under way: the window over it, and the event that began it."""
+
+    window: TextWindow
+    head: ReplyEvent
+
+
+class AnswerStream:
+    """What the replies of a turn show, and the runners that read it.
+
+    ``shows``: whether replies are shown while they come. ``on_shown`` is called once, right after
+    the first content was shown.
+    """
+
+    def __init__(
+        self,
+        form: StreamForm,
+        redactor: Redactor,
+        *,
+        shows: bool,
+        on_shown: Callable[[], None],
+    ) -> None:
+        self._form = form
+        self._redactor = redactor
+        self._shows = shows
+        self._on_shown = on_shown
+        self._log = ShownLog()
+        self._readers: list[AnswerReader] = []
+        self._was_read = asyncio.Event()
+        self._channels: dict[tuple[int, str], _Channel] = {}
+        self._open_closings: list[ReplyEvent] = []
+        """The closings of a dropped reply's last pieces, until a later reply shows something."""
+        self._rounds = 0  # Rounds whose replies are dropped
+        self._held_since: float | None = None
+        self._gate = self._new_gate()
+        self._is_marked = False  # True if the log knows that this reply began
+        self._end: ReplyEvent | None = None
+        self._now: Callable[[], float] = asyncio.get_running_loop().time
+
+        self.shown_replies: list[ShownReply] = []
+        """What was shown of hidden rounds."""
+        self.held_seconds = 0.0  # From the first call of each reply to its verdict
+        self.first_shown_at: float | None = None  # In loop time
+        self.shows_own_id = False
+        """True if a keepalive has shown an id of ours, before a reply gave one."""
+
+    def _new_gate(self) -> ReplyGate:
+        return ReplyGate(shows=self._shows, reasoning=self._form.reasoning)
+
+    # The sink of a model call
+
+    @property
+    def has_shown(self) -> bool:
+        """True if the runner has something of the reply that comes."""
+        return self._gate.has_shown
+
+    @property
+    def has_shown_anything(self) -> bool:
+        """True if the runner has something of any reply of this turn."""
+        return self.first_shown_at is not None
+
+    def begin(self) -> Assembler:
+        """Return what puts a new attempt's reply together. Nothing of it is shown yet."""
+        self._gate = self._new_gate()
+        self._channels.clear()
+        self._is_marked = False
+        return self._form.assembler()
+
+    async def show(self, events: Sequence[ReplyEvent]) -> None:
+        """Show what may be shown of a reply; wait while every runner is far behind."""
+        self._show(events)
+        while self._is_far_ahead():
+            self._was_read.clear()
+            await self._was_read.wait()
+
+    def _is_far_ahead(self) -> bool:
+        readers = self._readers
+        return bool(readers) and all(
+            self._log.size - reader.cursor.size > MAX_AHEAD for reader in readers
+        )
+
+    def _show(self, events: Iterable[ReplyEvent]) -> None:
+        before = len(self._log), self._log.size
+        for event in events:
+            self._pass(event)
+            if event.kind == "closing":
+                # Its text is complete: what waited because it may begin a secret was none.
+                self._flush(event.piece)
+
+        if self._gate.has_call and self._held_since is None:
+            self._held_since = self._now()
+            self._flush()
+        if before != (len(self._log), self._log.size):
+            self.wake()
+
+    def _pass(self, event: ReplyEvent) -> None:
+        for passing in self._gate.let_pass([event]):
+            if passing.text:
+                self._add_text(passing)
+            else:
+                self._add(self._redact(passing))
+
+    def _add_text(self, event: ReplyEvent) -> None:
+        place = event.piece, event.channel
+        channel = self._channels.get(place)
+        if channel is None:
+            channel = self._channels[place] = _Channel(TextWindow(self._redactor), event)
+
+        text = channel.window.feed(event.text)
+        if text:
+            self._add(replace(event, text=text))
+
+    def _flush(self, piece: int | None = None) -> None:
+        """Show the ends of texts that waited: of one piece, or of all."""
+        for place, channel in [*self._channels.items()]:
+            if piece is None or place[0] == piece:
+                del self._channels[place]
+                text = channel.window.flush()
+                if text:
+                    self._add(replace(channel.head, text=text))
+
+    def _redact(self, event: ReplyEvent) -> ReplyEvent:
+        """Return an event without secrets in its members."""
+        data = msgspec.json.encode(event.data)
+        redacted = self._redactor.document(data)
+        if redacted == data:
+            return event
+        return replace(event, data=msgspec.json.decode(redacted, type=dict[str, msgspec.Raw]))
+
+    def _add(self, event: ReplyEvent) -> None:
+        """Add an event to the log, behind what was left open by an earlier reply."""
+        if not self._is_marked:
+            self._is_marked = True
+            self._add_open_closings()
+            if self.has_shown_anything:
+                self._log.begin_reply()
+
+        self._gate.note_shown(event)
+        self._log.add(event)
+        if self.first_shown_at is None and event.kind != "opening":
+            self.first_shown_at = self._now()
+            self._on_shown()
+
+    def _add_open_closings(self) -> None:
+        for closing in self._open_closings:
+            self._log.add(closing)
+        self._open_closings = []
+
+    # The verdicts
+
+    def replay(self, body: bytes) -> None:
+        """Show a reply that an earlier attempt at the turn has recorded, up to its first call."""
+        self.begin()
+        self._show(until_first_call(self._form.tell(body)))
+
+    def note_verdict(self) -> None:
+        """Note that it is known what becomes of the calls of a reply, which waited for that."""
+        if self._held_since is not None:
+            self.held_seconds += self._now() - self._held_since
+            self._held_since = None
+
+    def drop(self, rounds: Sequence[Round]) -> None:
+        """End the replies of these rounds, which the proxy answers itself.
+
+        Nothing more of them is shown. Rounds that were dropped before are passed over.
+        """
+        for past in rounds[self._rounds :]:
+            self.note_verdict()
+            self._rounds = past.number
+            self._flush()
+            if not self._gate.has_shown:
+                continue
+
+            gate = self._gate
+            shown = ShownReply(past.number, gate.shown_characters, len(gate.shown_pieces))
+            self.shown_replies.append(shown)
+            self._open_closings = gate.open_closings(self._form.tell(past.response.body))
+            self._gate = self._new_gate()
+        self.wake()
+
+    def release(self, body: bytes, *, terminal: bool) -> None:
+        """Show the rest of the answer, but for its end.
+
+        ``body``: as the dialect writes it for the runner, redacted. A ``terminal`` one, of a turn
+        that a tool ended, is told only if nothing was shown before: its reply was hidden.
+        """
+        self.note_verdict()
+        self._flush()
+        is_told = not (terminal and self.has_shown_anything)
+        told = self._form.tell(body)
+        if terminal:
+            self.begin()
+
+        for event in self._gate.rest(told):
+            if event.kind == "end":
+                self._end = event
+            elif is_told or (event.kind == "opening" and not self.has_shown_anything):
+                self._add(event)
+        self.wake()
+
+    def finish(self) -> None:
+        """Add the end, after which the stream is over."""
+        assert self._end is not None
+        self._add_open_closings()
+        self._log.add(self._end)
+        self.wake()
+
+    def answer(self, body: bytes) -> bytes:
+        """Return the answer with all that was shown: the body itself if one reply showed it all."""
+        if not self.shown_replies:
+            return body
+
+        writer = self._new_writer()
+        for event in self._log.read(Cursor()):
+            if isinstance(event, NextReply):
+                writer.begin_reply()
+            else:
+                writer.write(event)
+        return writer.answer(body)
+
+    # The runners
+
+    def attach(self) -> "AnswerReader":
+        """Return the stream for one more runner, from its beginning."""
+        reader = AnswerReader(self, self._log, self._new_writer())
+        self._readers.append(reader)
+        return reader
+
+    def detach(self, reader: "AnswerReader") -> None:
+        self._readers.remove(reader)
+        self.note_read()
+
+    def note_read(self) -> None:
+        self._was_read.set()
+
+    def wake(self) -> None:
+        """Let every runner look for more."""
+        for reader in self._readers:
+            reader.ready.set()
+
+    def _new_writer(self) -> StreamWriter:
+        return self._form.writer()
+
+
+class AnswerReader:
+    """The stream of a turn for one runner."""
+
+    def __init__(self, turn: AnswerStream, log: ShownLog, writer: StreamWriter) -> None:
+        self._turn = turn
+        self._log = log
+        self._writer = writer
+        self._begin = b""
+        if turn.shows_own_id:
+            # Another runner was told an id of ours: the stream has the same one for all.
+            self._begin = writer.beat("", "native")
+        self.cursor = Cursor()
+        self.ready = asyncio.Event()
+
+    def read(self) -> bytes:
+        """Return what the runner has not got, up to ``_MAX_CHUNK``, or somewhat more; b"" if nothing."""
+        chunks = [self._begin]
+        size = len(self._begin)
+        self._begin = b""
+        for event in self._log.read(self.cursor):
+            if isinstance(event, NextReply):
+                self._writer.begin_reply()
+                continue
+
+            chunk = self._writer.write(event)
+            chunks.append(chunk)
+            size += len(chunk)
+            if size >= _MAX_CHUNK:
+                break
+
+        self._turn.note_read()
+        return b"".join(chunks)
+
+    async def wait(self, seconds: float | None) -> bool:
+        """Wait for more to read. Return False if the seconds were over before."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.ready.wait()
+        except TimeoutError:
+            return False
+        self.ready.clear()
+        return True
+
+    def beat(self, note: str, kind: Keepalive) -> bytes:
+        """Return an event that says that the turn is alive."""
+        if kind == "native" and not self._writer.id:
+            self._turn.shows_own_id = True
+        return self._writer.beat(note, kind)
+
+    def error(self, error: bytes) -> bytes:
+        return self._writer.error(error)
+
+    def close(self) -> None:
+        self._turn.detach(self)

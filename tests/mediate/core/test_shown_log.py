@@ -1,0 +1,106 @@
+"""The log of what was shown, as each runner reads it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from claw_mediate.core.reply_events import ReplyEvent
+from claw_mediate.core.shown_log import NEXT_REPLY, Cursor, Entry, ShownLog, ShownText
+
+
+def text(words: str, piece: int = 0) -> ReplyEvent:
+    return ReplyEvent("content", piece, {}, "text", words)
+
+
+def start(piece: int) -> ReplyEvent:
+    return ReplyEvent("content", piece, {"start": piece}, "start")
+
+
+def said(entries: list[Entry]) -> list[str]:
+    """Return the texts that were read, those of one piece joined, and a mark for all else."""
+    words: list[str] = []
+    is_text = False
+    for each in entries:
+        assert not isinstance(each, ShownText)
+        if isinstance(each, ReplyEvent) and each.text:
+            if is_text:
+                words[-1] += each.text
+            else:
+                words.append(each.text)
+            is_text = True
+        else:
+            words.append("|")
+            is_text = False
+    return words
+
+
+@pytest.mark.requirement("live:joiner")
+def test_a_runner_that_joins_reads_everything_from_the_beginning() -> None:
+    log = ShownLog()
+    first = Cursor()
+    log.add(start(0))
+    log.add(text("One "))
+    assert [*log.read(first)] == [start(0), text("One ")]
+    log.add(text("two "))
+    assert [*log.read(first)] == [text("two ")]
+    log.begin_reply()
+    log.add(text("three"))
+    assert [*log.read(first)] == [NEXT_REPLY, text("three")]
+    assert [*log.read(Cursor())] == [start(0), text("One two "), NEXT_REPLY, text("three")]
+
+
+@pytest.mark.requirement("live:memory")
+def test_a_text_is_stored_once_however_many_parts_it_came_in() -> None:
+    log = ShownLog()
+    for _ in range(100_000):
+        log.add(text("word "))
+    assert len(log) == 1
+    read = [*log.read(Cursor())]
+    assert "".join(each.text for each in read if isinstance(each, ReplyEvent)) == "word " * 100_000
+    assert len(read) < 100
+
+
+@pytest.mark.requirement("live:back-pressure")
+def test_a_cursor_knows_how_far_behind_it_is() -> None:
+    log = ShownLog()
+    cursor = Cursor()
+    log.add(text("12345"))
+    assert log.size - cursor.size == 5
+    reading = log.read(cursor)
+    next(reading)
+    assert log.size == cursor.size
+
+
+@pytest.mark.requirement("live:joiner")
+@given(
+    st.lists(
+        st.one_of(st.text("ab", min_size=1, max_size=9000), st.integers(0, 1), st.none()),
+        max_size=30,
+    ),
+    st.lists(st.booleans(), max_size=40),
+)
+@settings(max_examples=200, deadline=None)
+def test_every_runner_reads_the_same_whenever_it_looks(
+    added: list[str | int | None], looks: list[bool]
+) -> None:
+    log = ShownLog()
+    early = Cursor()
+    read: list[Entry] = []
+    for place, each in enumerate(added):
+        match each:
+            case str():
+                log.add(text(each))
+            case int():
+                log.add(start(each))
+            case None:
+                log.begin_reply()
+        if place < len(looks) and looks[place]:
+            read += log.read(early)
+    read += log.read(early)
+
+    late = Cursor()
+    assert said([*log.read(late)]) == said(read)
+    assert early.size == late.size == log.size
+    assert [*log.read(early)] == []
