@@ -98,6 +98,7 @@ class AnswerStream:
         self._gate = self._new_gate()
         self._is_marked = False  # True if the log knows that this reply began
         self._end: ReplyEvent | None = None
+        self._opening_id = ""  # Of the reply that was shown first
         self._now: Callable[[], float] = asyncio.get_running_loop().time
 
         self.shown_replies: list[ShownReply] = []
@@ -116,6 +117,11 @@ class AnswerStream:
     def has_shown(self) -> bool:
         """True if the runner has something of the reply that comes."""
         return self._gate.has_shown
+
+    @property
+    def id(self) -> str:
+        """Return the id that the stream has for every runner; "" before it has one."""
+        return self._form.own.id if self.shows_own_id else self._opening_id
 
     @property
     def has_shown_anything(self) -> bool:
@@ -200,6 +206,8 @@ class AnswerStream:
 
         self._gate.note_shown(event)
         self._log.add(event)
+        if event.kind == "opening" and not self._opening_id:
+            self._opening_id = _id_of(event)
         if self.first_shown_at is None and event.kind != "opening":
             self.first_shown_at = self._now()
             self._on_shown()
@@ -312,18 +320,17 @@ class AnswerReader:
         self._turn = turn
         self._log = log
         self._writer = writer
-        self._begin = b""
-        if turn.shows_own_id:
-            # Another runner was told an id of ours: the stream has the same one for all.
-            self._begin = writer.beat("", "native")
         self.cursor = Cursor()
         self.ready = asyncio.Event()
 
     def read(self) -> bytes:
         """Return what the runner has not got, up to ``_MAX_CHUNK``, or somewhat more; b"" if nothing."""
-        chunks = [self._begin]
-        size = len(self._begin)
-        self._begin = b""
+        chunks: list[bytes] = []
+        size = 0
+        if self._turn.shows_own_id and not self._writer.id:
+            # Another runner was told an id of ours: the stream has the same one for all.
+            chunks.append(self._writer.beat("", "native"))
+
         for event in self._log.read(self.cursor):
             if isinstance(event, NextReply):
                 self._writer.begin_reply()
@@ -359,3 +366,10 @@ class AnswerReader:
 
     def close(self) -> None:
         self._turn.detach(self)
+
+
+def _id_of(opening: ReplyEvent) -> str:
+    own = opening.data.get("id", "")
+    if isinstance(own, msgspec.Raw):
+        own = msgspec.json.decode(own)
+    return own if isinstance(own, str) else ""

@@ -27,6 +27,7 @@ from claw_mediate.core.types import (
     TurnGenerator,
 )
 from claw_mediate.dialects.base import Dialect
+from claw_mediate.turns.answer_stream import AnswerStream
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.context import PreparedRequest
 from claw_mediate.turns.model_call import ModelCalls
@@ -50,7 +51,11 @@ class Progress:
 
 
 class TurnDriver:
-    """Runs the commands of one turn: model calls on one side, tool calls on the other."""
+    """Runs the commands of one turn: model calls on one side, tool calls on the other.
+
+    ``progress`` is what its runners see while they wait. ``stream`` is told of each reply whose
+    verdict is known; None if the runner asked for no stream.
+    """
 
     def __init__(
         self,
@@ -58,14 +63,17 @@ class TurnDriver:
         prepared: PreparedRequest,
         ports: Ports,
         checkpoint: TurnCheckpoint,
+        progress: Progress,
+        stream: AnswerStream | None = None,
     ) -> None:
         self._first_maker = prepared.first
         self._ports = ports
         self._checkpoint = checkpoint
+        self._stream = stream
         self._is_replaying = True
         """True until something new happens: an earlier attempt may have got later responses."""
 
-        self.progress = Progress()
+        self.progress = progress
         self._model = ModelCalls(dialect, prepared, ports, self.progress.committed.is_set)
         self.rounds: tuple[Round, ...] = ()
         self.response: ModelResponse | None = None
@@ -81,6 +89,8 @@ class TurnDriver:
         self.results = []
         if command.rounds:
             self.progress.committed.set()
+        if self._stream is not None:
+            self._stream.drop(command.rounds)
 
         number = len(command.rounds) + 1
         recorded = await self._checkpoint.response(number)
@@ -107,6 +117,8 @@ class TurnDriver:
 
         response = replace(self._model.read(recorded), maker=self._first_maker)
         self.response = await self._checkpoint.mark_sent(number, response)
+        if self._stream is not None:
+            self._stream.replay(recorded)
         return ModelReplied(self.response, self._ports.now())
 
     async def _accept(
@@ -128,6 +140,8 @@ class TurnDriver:
         """
         self.progress.committed.set()
         self.progress.set_waiting(command.round, ",".join(call.canonical for call in command.calls))
+        if self._stream is not None:
+            self._stream.note_verdict()
 
         tasks = {asyncio.ensure_future(self._run(command, call)): call for call in command.calls}
         try:

@@ -4,6 +4,7 @@ Each is started with its ports and its checkpoint, joined by retries, and ended 
 """
 
 import asyncio
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -16,12 +17,14 @@ from claw_mediate.core.types import (
     ToolCall,
     ToolResult,
 )
+from claw_mediate.dialects.streams import OwnOpening, ReplySink
 from claw_mediate.providers.failover import ModelCall, ModelResult
 from claw_mediate.telemetry.event_log import now_rfc3339
 from claw_mediate.tools.managed_call import CallContext
+from claw_mediate.turns.answer_stream import AnswerStream, StreamForm
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.context import TurnContext
-from claw_mediate.turns.driver import TurnDriver
+from claw_mediate.turns.driver import Progress, TurnDriver
 from claw_mediate.turns.ports import Ports, TurnParts
 from claw_mediate.turns.replayable import ReplayableReasoning
 from claw_mediate.turns.run import RunningTurn
@@ -73,13 +76,18 @@ class TurnRegistry:
             attempt=context.attempt,
             on_resumed=lambda stats: self._recorder.log_resume(context, stats),
         )
-        driver = TurnDriver(context.dialect, context.prepared, self._ports(context), checkpoint)
-        running = RunningTurn(context, driver, checkpoint, self._parts)
+        progress = Progress()
+        stream = _open_stream(context, progress) if context.view.stream else None
+        ports = self._ports(context, stream if context.view.is_live else None)
+        driver = TurnDriver(context.dialect, context.prepared, ports, checkpoint, progress, stream)
+        running = RunningTurn(context, driver, checkpoint, self._parts, stream)
         running.start()
 
         key = (context.agent.id, context.fingerprint)
         self._turns[key] = running
         running.task.add_done_callback(lambda _: self._turns.pop(key, None))
+        if stream is not None:
+            running.task.add_done_callback(lambda _: stream.wake())
         if self._heartbeat is None or self._heartbeat.done():
             self._heartbeat = asyncio.ensure_future(self._renew_leases())
         return running
@@ -119,8 +127,11 @@ class TurnRegistry:
             except StoreError:
                 continue  # the turns themselves report it
 
-    def _ports(self, context: TurnContext) -> Ports:
-        """Return what a turn reaches outside itself."""
+    def _ports(self, context: TurnContext, sink: ReplySink | None) -> Ports:
+        """Return what a turn reaches outside itself.
+
+        ``sink`` is told of the model's replies while they come; None if nothing is.
+        """
         peers = self._peers
         observer = TurnObserver(
             context.request.observer, context.turn_id, context.agent.id, context.redactor
@@ -154,4 +165,14 @@ class TurnRegistry:
             note_progress=note_progress,
             reasoning=self._reasoning,
             report=partial(self._recorder.log_intervention, context),
+            sink=sink,
         )
+
+
+def _open_stream(context: TurnContext, progress: Progress) -> AnswerStream:
+    """Return the stream of a turn's answer, of which nothing is written yet."""
+    own_id = context.dialect.id_prefix + context.turn_id.removeprefix("turn_")
+    own = OwnOpening(own_id, context.view.model, int(time.time()))
+    form = StreamForm(context.dialect, context.view, own)
+    shows = context.view.is_live and context.agent.shows_preamble
+    return AnswerStream(form, context.redactor, shows=shows, on_shown=progress.committed.set)

@@ -11,9 +11,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, I
 
 from msgspec.structs import replace
 
-from claw_mediate.core.http import RunnerResponse, build_error_body, respond
-from claw_mediate.dialects.base import Dialect, RunnerRequest, StreamOpening
+from claw_mediate.core.http import AnswerCutError, RunnerResponse, build_error_body, respond
+from claw_mediate.dialects.base import Dialect, RunnerRequest
+from claw_mediate.dialects.streams import Keepalive, write_stream
 from claw_mediate.settings import Pace
+from claw_mediate.turns.answer_stream import AnswerStream
 from claw_mediate.turns.context import TurnContext, TurnResult
 from claw_mediate.turns.run import RunningTurn
 from claw_state.journal import StoredResponse
@@ -71,8 +73,8 @@ async def attend(running: RunningTurn, pace: Pace) -> RunnerResponse:
     """
     running.waiting += 1
     try:
-        if running.context.view.stream:
-            response = await _stream(running, pace)
+        if running.stream is not None:
+            response = await _stream(running, running.stream, pace)
         else:
             # Several runners may wait for the same task.
             await asyncio.wait([running.task])
@@ -88,7 +90,7 @@ async def attend(running: RunningTurn, pace: Pace) -> RunnerResponse:
     )
 
 
-async def _stream(running: RunningTurn, pace: Pace) -> RunnerResponse:
+async def _stream(running: RunningTurn, stream: AnswerStream, pace: Pace) -> RunnerResponse:
     """Return the answer of a turn that was asked to stream.
 
     It is the turn's error while the status is open, else its stream.
@@ -110,8 +112,8 @@ async def _stream(running: RunningTurn, pace: Pace) -> RunnerResponse:
             return _whole(result)
 
     headers = [*_STREAM, *progress.headers]
-    stream = ClientStream(_events(running, pace), running.disconnect)
-    return RunnerResponse(200, headers, stream, streaming=True)
+    events = ClientStream(_events(running, stream, pace), running.disconnect)
+    return RunnerResponse(200, headers, events, streaming=True)
 
 
 def stored_response(
@@ -122,7 +124,7 @@ def stored_response(
         return respond(stored.status, stored.body, stored.content_type)
 
     async def chunks() -> AsyncIterator[bytes]:
-        for events in _batches(dialect.stream(stored.body, view, None)):
+        for events in _batches(write_stream(dialect, stored.body, view)):
             yield events
 
     return RunnerResponse(200, _STREAM, chunks(), streaming=True)
@@ -132,44 +134,6 @@ def _whole(result: TurnResult) -> RunnerResponse:
     return respond(
         result.status, result.body, result.content_type, result.retry_after, result.headers
     )
-
-
-async def _events(running: RunningTurn, pace: Pace) -> AsyncGenerator[bytes]:
-    """Yield keepalives while a turn runs, then its answer or its error.
-
-    A keepalive is a comment, or an event of the dialect (``native``). With ``auto``, an event takes
-    the place of a comment now and then.
-    """
-    context, progress, task = running.context, running.driver.progress, running.task
-    dialect = context.dialect
-    own_id = dialect.ID_PREFIX + context.turn_id.removeprefix("turn_")
-    opening = StreamOpening(own_id, context.view.model, int(time.time()))
-
-    is_auto = pace.kind == "auto"
-    interval = None if pace.kind == "off" else pace.every
-    next_event = time.monotonic() + (_SILENT_SECONDS if is_auto else 0)
-    while not task.done():
-        now = time.monotonic()
-        if pace.kind in {"native", "auto"} and now >= next_event:
-            yield dialect.keepalive(progress.note, "native", opening)
-            opening = replace(opening, beats=opening.beats + 1)
-            next_event = now + (_EVENT_SECONDS if is_auto else 0)
-        elif pace.kind in {"comment", "auto"}:
-            yield dialect.keepalive(progress.note, "comment", opening)
-
-        await asyncio.wait([task], timeout=interval)
-
-    result = task.result()
-    if not result.ok:
-        yield dialect.stream_error(_error_event(context, result), opening)
-        return
-
-    # A native keepalive has told the runner an id before the provider's was known.
-    if opening.beats and result.kept is not None:
-        await running.save_under(opening.id, result.kept)
-    known_opening = opening if opening.beats else None
-    for events in _batches(dialect.stream(result.body, context.view, known_opening)):
-        yield events
 
 
 class Beats:
@@ -208,16 +172,14 @@ class Beats:
         return None if self._pace.kind == "off" else max(self._next - now, 0.0)
 
 
-async def _live_events(
-    running: RunningTurn, live: LiveTurn, pace: Pace
-) -> AsyncGenerator[bytes]:
-    """Yield what the replies of a turn show while they come, and keepalives while nothing does.
+async def _events(running: RunningTurn, stream: AnswerStream, pace: Pace) -> AsyncGenerator[bytes]:
+    """Yield what a turn shows while it comes, and keepalives while nothing does.
 
     Raise ``AnswerCutError`` where the stream must break off.
     """
     progress, task = running.driver.progress, running.task
     beats = Beats(pace, time.monotonic())
-    reader = live.attach()
+    reader = stream.attach()
     try:
         while True:
             is_over = task.done()  # Looked at first: what was shown before is read below

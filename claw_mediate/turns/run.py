@@ -28,6 +28,7 @@ from claw_mediate.core.types import (
     runner_usage,
 )
 from claw_mediate.http.large_bodies import compute
+from claw_mediate.turns.answer_stream import AnswerStream
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.context import TurnContext, TurnResult
 from claw_mediate.turns.driver import TurnDriver, drive
@@ -35,7 +36,6 @@ from claw_mediate.turns.kept.records import describe_delivered, marks_of
 from claw_mediate.turns.ports import TurnParts
 from claw_state.continuity import Anchor
 from claw_state.journal import StoredResponse
-from claw_state.ownership import KeptObject
 
 _MEDIA_TYPE = re.compile(r"[\w.+-]{1,64}/[\w.+-]{1,64}", re.ASCII)
 _SECONDS = re.compile(r"[0-9]{1,9}", re.ASCII)
@@ -52,10 +52,13 @@ class RunningTurn:
         driver: TurnDriver,
         checkpoint: TurnCheckpoint,
         parts: TurnParts,
+        stream: AnswerStream | None,
     ) -> None:
         self.context = context
         self.driver = driver
         self.checkpoint = checkpoint
+        self.stream = stream
+        """The stream of the answer; None if the runner asked for none."""
         self.waiting = 0
         self._recorder = parts.recorder
         self._continuity = parts.continuity
@@ -72,10 +75,6 @@ class RunningTurn:
         if self.waiting == 0:
             self.task.cancel()
 
-    async def save_under(self, shown_id: str, kept: KeptObject) -> None:
-        """Store that the runner owns a response, under the id that its stream began with."""
-        await self._ownership.save(self.context.agent, structs.replace(kept, id=shown_id))
-
     async def _run(self) -> TurnResult:
         """Run the turn to its end.
 
@@ -91,9 +90,26 @@ class RunningTurn:
         if result.ok:
             response = StoredResponse(result.status, result.content_type, result.body)
             await self.checkpoint.end(response)
+            await self._finish_stream(result)
         else:
             await self._end_failed(billed_before)
         return result
+
+    async def _finish_stream(self, result: TurnResult) -> None:
+        """End the stream of an answer: all that later requests need of it is stored."""
+        stream = self.stream
+        if stream is None:
+            return
+        if not self.context.view.is_live:
+            stream.release(result.body, terminal=False)
+
+        # The stream may have begun under another id: with an earlier reply, or with a keepalive,
+        # which may come while this is stored.
+        kept, saved = result.kept, ""
+        while kept is not None and (shown := stream.id) not in {"", kept.id, saved}:
+            await self._ownership.save(self.context.agent, structs.replace(kept, id=shown))
+            saved = shown
+        stream.finish()
 
     async def _end_failed(self, billed_before: int) -> None:
         """End the turn without an answer.
@@ -168,27 +184,36 @@ class RunningTurn:
 
     async def _deliver(self, outcome: Deliver) -> TurnResult:
         context, response = self.context, outcome.response
-        anchor = await self._remember(outcome)
-        await self._settle(outcome, marks_of([anchor]))
-
         has_several_calls = len(response.calls) > 1 and not outcome.terminal
         if context.view.uses_functions and has_several_calls:
             self._recorder.log_intervention(context, "legacy_function_calls_serialized")
 
-        usage = runner_usage(outcome.usage)
-        write = partial(
-            context.dialect.write_response,
-            response,
-            context.view,
-            usage,
-            terminal=outcome.terminal,
-        )
-        body = context.redactor.document(await compute(len(context.view.body), write))
+        body = await self._write_answer(outcome)
+        if self.stream is not None and context.view.is_live:
+            # What waited for the verdict is shown at once, and the end when all is stored.
+            self.stream.drop(outcome.rounds)
+            self.stream.release(body, terminal=outcome.terminal)
+            body = self.stream.answer(body)
 
+        anchor = await self._remember(outcome)
+        await self._settle(outcome, marks_of([anchor]))
         kept = describe_delivered(context, outcome, anchor, body)
         if kept is not None:
             await self._ownership.save(context.agent, kept)
         return TurnResult(200, ok=True, body=body, kept=kept, headers=self._shown(response.headers))
+
+    async def _write_answer(self, outcome: Deliver) -> bytes:
+        """Return the body of an answer as its runner may read it."""
+        context = self.context
+        usage = runner_usage(outcome.usage)
+        write = partial(
+            context.dialect.write_response,
+            outcome.response,
+            context.view,
+            usage,
+            terminal=outcome.terminal,
+        )
+        return context.redactor.document(await compute(len(context.view.body), write))
 
     def _refuse(self, outcome: Refuse) -> TurnResult:
         context, failure = self.context, outcome.failure
