@@ -7,6 +7,7 @@ Only the model is scripted, and every test scripts it in one language, ``Answer`
     provider.says(calls(("c1", "desk__balance", {})), text("You have 5 dollars."))
     provider.says(JSONResponse(…, 429))             a response of HTTP, as it is
     provider.says(Held(text("Late.")))              a reply, once the test lets it answer
+    provider.says(Gated(text("One two.")))          a stream whose events the test releases
     provider.says(count)                            what this function of the request returns
     provider.model = OneCallModel(…)                what answers each request behind the script
 
@@ -97,6 +98,45 @@ class Held:
         await eventually_async(self.go.is_set, "the test lets it answer")
         self.finished.set()
         return self.answer
+
+
+class Gated:
+    """A reply whose stream goes on only when the test releases its next events.
+
+    ``cut``: the connection breaks off in place of the end. ``events`` are those that the stream
+    has, known when it was asked for.
+    """
+
+    def __init__(self, reply: Reply, *, cut: bool = False) -> None:
+        self.reply = reply
+        self.cut = cut
+        self.asked, self.finished = threading.Event(), threading.Event()
+        self.events: list[bytes] = []
+        self._released = threading.Semaphore(0)
+
+    def release(self, events: int = 1) -> None:
+        """Let the stream send so many events more."""
+        self._released.release(events)
+
+    def release_all(self) -> None:
+        self._released.release(10_000)
+
+    async def __call__(self, request: Request) -> Answer:
+        wire = wire_of(request.url.path)
+        body = wire.reply(self.reply.text, self.reply.calls, self.reply.more)
+        self.events = [event + b"\n\n" for event in wire.streamed(body).split(b"\n\n")[:-1]]
+        self.asked.set()
+        return StreamingResponse(self._chunks(), media_type="text/event-stream")
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        for event in self.events:
+            await eventually_async(
+                lambda: self._released.acquire(blocking=False), "the test releases an event"
+            )
+            yield event
+        if self.cut:
+            raise ConnectionResetError
+        self.finished.set()
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from claw_contract.sse import SseReader
 from claw_mediate.core import tool_result
 from claw_mediate.core.types import ModelResponse, ToolCall, ToolResult
 from claw_mediate.providers.failover import (
@@ -95,6 +97,7 @@ class Model:
             self.desk.draw("cllama → model", self._news(request))
             answer = self.script.pop(0)()
             self.desk.draw("model  → cllama", self._words(answer))
+            answer = await self._stream(answer, call, request)
         except Exception as fault:
             self.fault = fault  # the turn takes it for an error of its own; the test must see it
             raise
@@ -103,6 +106,24 @@ class Model:
 
     async def close(self) -> None:
         return
+
+    async def _stream(
+        self, answer: ProviderResult, call: ModelCall, request: Body
+    ) -> ProviderResult:
+        """Return an answer as the proxy puts it together that is told of it while it comes."""
+        if call.sink is None:
+            assert request.get("stream") is not True
+            return answer
+        assert request.get("stream") is True
+        if not isinstance(answer, ProviderResponse) or answer.status != HTTPStatus.OK:
+            return answer
+
+        assembler = call.sink.begin(answer.headers)
+        reader = SseReader(1 << 24)
+        for event in reader.feed(self.desk.wire.streamed(answer.body)):
+            await call.sink.show(assembler.feed(event))
+            self.desk.note_event()
+        return replace(answer, body=assembler.body())
 
     def _said(
         self, parts: Sequence[Part], *, cut: bool, takes: float, more: Body

@@ -8,11 +8,24 @@ no code with the dialects that it tests.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 type Body = dict[str, Any]
+_WORD = re.compile(r"\S+\s*|\s+")
+
+
+def in_words(text: str) -> list[str]:
+    """Return the parts of a text as a model streams them: its words, with the space behind."""
+    return _WORD.findall(text)
+
+
+def in_halves(text: str) -> list[str]:
+    """Return the parts of a call's arguments as a model streams them."""
+    half = len(text) // 2
+    return [part for part in (text[:half], text[half:]) if part]
 
 
 @dataclass(frozen=True)
@@ -83,8 +96,8 @@ class Wire(Protocol):
         """
 
     def streamed(self, body: bytes) -> bytes:
-        """Return a provider's response as the stream that it sends: each part whole, in one
-        event.
+        """Return a provider's response as the stream that it sends: texts word by word, and the
+        arguments of calls in two parts.
         """
 
     def ended(self, body: bytes) -> str:

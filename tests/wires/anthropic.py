@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from tests.wires import Body, Made, Said, anthropic_rules
+from tests.wires import Body, Made, Said, anthropic_rules, in_halves, in_words
 from tests.wires.anthropic_rules import of_type
 
 PATH = "/v1/messages"
@@ -145,15 +145,19 @@ def _begin(block: Body, arguments: str) -> tuple[Body, list[Body]]:
     """
     match block["type"]:
         case "text":
-            return {**block, "text": ""}, [{"type": "text_delta", "text": block["text"]}]
+            words = in_words(block["text"])
+            return {**block, "text": ""}, [{"type": "text_delta", "text": each} for each in words]
         case "thinking":
+            words = in_words(block["thinking"])
             return {**block, "thinking": "", "signature": ""}, [
-                {"type": "thinking_delta", "thinking": block["thinking"]},
+                *({"type": "thinking_delta", "thinking": each} for each in words),
                 {"type": "signature_delta", "signature": block["signature"]},
             ]
         case "tool_use":
-            delta = {"type": "input_json_delta", "partial_json": arguments}
-            return {**block, "input": {}}, [delta]
+            parts = in_halves(arguments)
+            return {**block, "input": {}}, [
+                {"type": "input_json_delta", "partial_json": each} for each in parts
+            ]
         case _:
             return block, []
 

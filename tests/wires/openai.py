@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from tests.wires import Body, Made, Said, openai_rules
+from tests.wires import Body, Made, Said, in_halves, in_words, openai_rules
 
 PATH = "/v1/chat/completions"
 MODEL = "gpt-test"
@@ -110,18 +110,13 @@ def streamed(body: bytes) -> bytes:
     response = json.loads(body)
     (choice,) = response.pop("choices")
     usage = response.pop("usage", None)
-    delta = choice["message"]
-    if "tool_calls" in delta:
-        delta["tool_calls"] = [
-            {"index": place, **call} for place, call in enumerate(delta["tool_calls"])
-        ]
+    message = choice.pop("message")
 
+    deltas = _deltas(message)
     choices: list[list[Body]] = [
-        [{**choice, "delta": delta, "finish_reason": None}],
-        [{**choice, "delta": {}}],
+        [{**choice, "delta": delta, "finish_reason": None}] for delta in deltas
     ]
-    for each in (*choices[0], *choices[1]):
-        del each["message"]
+    choices.append([{**choice, "delta": {}}])
     chunk = {**response, "object": "chat.completion.chunk"}
     chunks = [{**chunk, "choices": each} for each in choices]
     if usage is not None:
@@ -129,6 +124,23 @@ def streamed(body: bytes) -> bytes:
 
     events = [json.dumps(each).encode() for each in chunks] + [b"[DONE]"]
     return b"".join(b"data: %b\n\n" % event for event in events)
+
+
+def _deltas(message: Body) -> list[Body]:
+    """Return a message as a stream has it: its role first, then words, then calls in parts."""
+    texts = {name: message.pop(name, None) or "" for name in ("reasoning_content", "content")}
+    calls = message.pop("tool_calls", None) or []
+    deltas: list[Body] = [{"content": "" if texts["content"] else None, **message}]
+    deltas += [{name: word} for name, text in texts.items() for word in in_words(text)]
+
+    for place, call in enumerate(calls):
+        function = {**call["function"], "arguments": ""}
+        deltas.append({"tool_calls": [{"index": place, **call, "function": function}]})
+        deltas += [
+            {"tool_calls": [{"index": place, "function": {"arguments": part}}]}
+            for part in in_halves(call["function"]["arguments"])
+        ]
+    return deltas
 
 
 def ended(body: bytes) -> str:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tests.wires import Body, Made, Said, responses_rules
+from tests.wires import Body, Made, Said, in_halves, in_words, responses_rules
 from tests.wires.responses_rules import items_of
 
 PATH = "/v1/responses"
@@ -146,16 +146,83 @@ def streamed(body: bytes) -> bytes:
         {"type": f"response.{step}", "response": begun} for step in ("created", "in_progress")
     ]
     for index, item in enumerate(whole["output"]):
-        events += [
-            {"type": f"response.output_item.{step}", "output_index": index, "item": item}
-            for step in ("added", "done")
+        begins, parts = _begin(item)
+        steps = [
+            {"type": "response.output_item.added", "item": begins},
+            *parts,
+            {"type": "response.output_item.done", "item": item},
         ]
+        events += [{**step, "output_index": index} for step in steps]
     events.append({"type": f"response.{whole['status']}", "response": whole})
 
     return b"".join(
         f"event: {event['type']}\ndata: {json.dumps({**event, 'sequence_number': number})}\n\n".encode()
         for number, event in enumerate(events)
     )
+
+
+def _begin(item: Body) -> tuple[Body, list[Body]]:
+    """Return an item as its stream begins it, and the events that complete it."""
+    match item["type"]:
+        case "message":
+            parts = [
+                event
+                for index, part in enumerate(item["content"])
+                for event in _part_events(item, index, part)
+            ]
+            return {**item, "status": "in_progress", "content": []}, parts
+        case "function_call":
+            kind = "response.function_call_arguments"
+            named = {"item_id": item.get("id")}
+            deltas = in_halves(item["arguments"])
+            return {**item, "status": "in_progress", "arguments": ""}, [
+                *({"type": f"{kind}.delta", **named, "delta": each} for each in deltas),
+                {"type": f"{kind}.done", **named, "arguments": item["arguments"]},
+            ]
+        case "reasoning":
+            parts = [
+                event
+                for index, part in enumerate(item["summary"])
+                for event in _summary_events(item, index, part)
+            ]
+            return {**item, "summary": []}, parts
+        case _:
+            return item, []
+
+
+def _part_events(item: Body, index: int, part: Body) -> list[Body]:
+    if part["type"] != "output_text":
+        place = {"item_id": item.get("id"), "content_index": index}
+        return [
+            {"type": "response.content_part.added", **place, "part": part},
+            {"type": "response.content_part.done", **place, "part": part},
+        ]
+
+    place = {"item_id": item.get("id"), "content_index": index}
+    kind = "response.output_text"
+    return [
+        {"type": "response.content_part.added", **place, "part": {**part, "text": ""}},
+        *(
+            {"type": f"{kind}.delta", **place, "delta": word, "logprobs": []}
+            for word in in_words(part["text"])
+        ),
+        {"type": f"{kind}.done", **place, "text": part["text"], "logprobs": []},
+        {"type": "response.content_part.done", **place, "part": part},
+    ]
+
+
+def _summary_events(item: Body, index: int, part: Body) -> list[Body]:
+    place = {"item_id": item.get("id"), "summary_index": index}
+    kind = "response.reasoning_summary"
+    return [
+        {"type": f"{kind}_part.added", **place, "part": {**part, "text": ""}},
+        *(
+            {"type": f"{kind}_text.delta", **place, "delta": word}
+            for word in in_words(part["text"])
+        ),
+        {"type": f"{kind}_text.done", **place, "text": part["text"]},
+        {"type": f"{kind}_part.done", **place, "part": part},
+    ]
 
 
 def ended(body: bytes) -> str:
