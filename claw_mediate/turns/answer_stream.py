@@ -71,8 +71,7 @@ class _Channel(NamedTuple):
 class AnswerStream:
     """What the replies of a turn show, and the runners that read it.
 
-    ``shows``: whether replies are shown while they come. ``on_shown`` is called once, right after
-    the first content was shown.
+    ``shows``: whether replies are shown while they come.
     """
 
     def __init__(
@@ -81,12 +80,10 @@ class AnswerStream:
         redactor: Redactor,
         *,
         shows: bool,
-        on_shown: Callable[[], None],
     ) -> None:
         self._form = form
         self._redactor = redactor
         self._shows = shows
-        self._on_shown = on_shown
         self._log = ShownLog()
         self._readers: list[AnswerReader] = []
         self._was_read = asyncio.Event()
@@ -210,7 +207,6 @@ class AnswerStream:
             self._opening_id = _id_of(event)
         if self.first_shown_at is None and event.kind != "opening":
             self.first_shown_at = self._now()
-            self._on_shown()
 
     def _add_open_closings(self) -> None:
         for closing in self._open_closings:

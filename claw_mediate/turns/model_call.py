@@ -5,26 +5,48 @@ that is asked, and asked again without what only that one refuses.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from http import HTTPStatus
 from typing import assert_never
 
+from msgspec.structs import replace
+
+from claw_contract.base import JsonObject
 from claw_mediate.core.http import read_error_message
+from claw_mediate.core.turn_clock import TurnClock
 from claw_mediate.core.types import AskModel, ModelFailed, ModelResponse, ToolUse
 from claw_mediate.dialects.base import Dialect, UnreadableResponseError
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.failover import (
+    CutReply,
     ModelCall,
     ModelResult,
     ProviderResponse,
     TransportFailure,
+    lift_timeout,
 )
+from claw_mediate.providers.live_reply import LiveCall, RunnerHeaders
 from claw_mediate.turns.context import PreparedRequest
-from claw_mediate.turns.ports import Ports
+from claw_mediate.turns.ports import LivePort, Ports
+from claw_mediate.turns.recorder import read_usage
 
 _ERRORS = range(HTTPStatus.BAD_REQUEST, 600)
 _MAX_ERROR_TEXT = 1000  # Characters of a provider's own words in an error of ours
+
+
+class Progress:
+    """The state of a running turn that its runner is shown while it waits."""
+
+    def __init__(self) -> None:
+        self.note = "claw round=1 waiting=model"
+        self.committed = asyncio.Event()
+        """Set when the turn is past the point where its status is fixed."""
+        self.headers: tuple[tuple[str, str], ...] = ()
+        """Those of the last response of the model that the runner may see."""
+
+    def set_waiting(self, round_number: int, what: str) -> None:
+        self.note = f"claw round={round_number} waiting={what}"
 
 
 class ModelCalls:
@@ -35,14 +57,17 @@ class ModelCalls:
         dialect: Dialect,
         prepared: PreparedRequest,
         ports: Ports,
-        may_retry: Callable[[], bool],
+        progress: Progress,
+        clock: TurnClock,
     ) -> None:
-        """``may_retry``: whether the turn's status is fixed, so that retries cost nothing."""
         self._dialect = dialect
         self._prepared = prepared
         self._variants = prepared.build(prepared.first)
         self._ports = ports
-        self._may_retry = may_retry
+        self._progress = progress
+        self._clock = clock
+        self.lost_usage: JsonObject | None = None
+        """The usage of a reply that ended this turn without an end of its own; {} if unknown."""
 
         self._messages: list[tuple[bytes, ...]] = []
         """The hidden messages of each round, as they were written once."""
@@ -60,10 +85,12 @@ class ModelCalls:
             case ModelResponse():
                 return answer
             case ProviderResponse():
-                return _upstream_error(answer, self._ports.now())
+                return _upstream_error(answer, self._clock.now())
             case TransportFailure(code, message, status, retry_after):
-                now = self._ports.now()
+                now = self._clock.now()
                 return ModelFailed(status, code, message, now, retry_after=retry_after)
+            case CutReply():
+                return _cut_reply(answer, self._clock.now())
             case _:
                 assert_never(answer)
 
@@ -85,7 +112,7 @@ class ModelCalls:
         call = ModelCall(
             body,
             read=self.read,
-            may_retry=self._may_retry,
+            may_retry=self._progress.committed.is_set,
             until=asyncio.get_running_loop().time() + command.seconds,
             round=number,
             observer=self._ports.observer,
@@ -93,14 +120,55 @@ class ModelCalls:
         )
 
         try:
-            async with asyncio.timeout_at(call.until):
-                answer = await self._ports.model(call)
-                if isinstance(answer, ProviderResponse) and self._must_ask_again(answer):
-                    answer = await self._ports.model(call)
+            async with asyncio.timeout_at(call.until) as turn_limit:
+                if self._ports.live is None:
+                    return await self._post(call)
+                return await self._post_live(call, self._ports.live, turn_limit)
         except TimeoutError:
             message = "the model did not answer within the turn's time"
             return TransportFailure("total_timeout", message)
+
+    async def _post(self, call: ModelCall) -> ModelResult:
+        answer = await self._ports.model(call)
+        if isinstance(answer, ProviderResponse) and self._must_ask_again(answer):
+            return await self._ports.model(call)
         return answer
+
+    async def _post_live(
+        self, call: ModelCall, port: LivePort, turn_limit: asyncio.Timeout
+    ) -> ModelResult:
+        """Make a call whose reply is shown while it comes.
+
+        From the first piece that the runner has, the turn's time does not go on until the reply
+        has ended, and the reply has limits of its own.
+        """
+
+        def on_shown() -> None:
+            self._progress.committed.set()
+            self._clock.stop()
+            lift_timeout(turn_limit)
+
+        flow_left = port.limits.total - self._clock.stopped_seconds
+        limits = port.limits._replace(total=max(flow_left, 0.0))
+        live = LiveCall(port.sink, limits, on_head=self._note_head, on_shown=on_shown)
+        is_whole = False
+        try:
+            answer = await self._post(replace(call, live=live))
+            is_whole = isinstance(answer, ModelResponse)
+        finally:  # also if the runner has left
+            self._clock.start()
+            if not is_whole:
+                unknown: JsonObject | None = {} if port.sink.has_shown else None
+                self.lost_usage = read_usage(live.usage) or unknown
+
+        if is_whole and not live.was_streamed:
+            port.on_json_body()
+        return answer
+
+    def _note_head(self, headers: RunnerHeaders) -> None:
+        """Keep the headers of the reply that may be the first to be shown."""
+        if not self._progress.committed.is_set():
+            self._progress.headers = headers
 
     def _write_request(self, tool_use: ToolUse, hidden: Sequence[bytes]) -> bytes:
         return self._dialect.write_request(self._variants(tool_use), hidden)
@@ -190,4 +258,11 @@ def _upstream_error(answer: ProviderResponse, now: float) -> ModelFailed:
         content_type=answer.content_type,
         retry_after=answer.retry_after,
         headers=answer.headers,
+    )
+
+
+def _cut_reply(answer: CutReply, now: float) -> ModelFailed:
+    """Pass on the end of a reply that failed when the runner had its beginning."""
+    return ModelFailed(
+        answer.status, answer.code, answer.message, now, body=answer.error, is_cut=answer.is_cut
     )

@@ -9,8 +9,10 @@ import msgspec
 
 from claw_mediate.core.observer import NO_OBSERVER, TurnObserver
 from claw_mediate.core.types import ModelResponse, ToolCall, ToolResult
+from claw_mediate.dialects.streams import ReplySink
 from claw_mediate.prompt.build import PromptContext
 from claw_mediate.providers.failover import ModelCall, ModelResult, ProviderFailover
+from claw_mediate.providers.live_reply import FlowLimits
 from claw_mediate.providers.routing import Router
 from claw_mediate.tools.executor import ToolExecutor
 from claw_mediate.turns.budgets import Budgets
@@ -32,6 +34,16 @@ type Note = Callable[[ModelResponse, Sequence[ToolResult]], Awaitable[None]]
 async def _note_nothing(_response: ModelResponse, _results: Sequence[ToolResult]) -> None: ...
 
 
+class LivePort(msgspec.Struct, frozen=True):
+    """The place where replies go while they come."""
+
+    sink: ReplySink
+    limits: FlowLimits = FlowLimits()
+    """Those of the whole turn."""
+    on_json_body: Callable[[], None] = lambda: None
+    """Told that the provider answered a request for a stream with one JSON body."""
+
+
 class Ports(msgspec.Struct, frozen=True):
     """Everything that a turn reaches outside itself."""
 
@@ -47,6 +59,8 @@ class Ports(msgspec.Struct, frozen=True):
     reasoning: ReplayableReasoning = msgspec.field(default_factory=ReplayableReasoning)
     report: Callable[[str], None] = lambda _: None
     """Told the name of an intervention."""
+    live: LivePort | None = None
+    """Takes the replies of a live turn while they come; None in any other turn."""
 
 
 class Peers(NamedTuple):

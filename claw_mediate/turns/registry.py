@@ -17,15 +17,16 @@ from claw_mediate.core.types import (
     ToolCall,
     ToolResult,
 )
-from claw_mediate.dialects.streams import OwnOpening, ReplySink
+from claw_mediate.dialects.streams import OwnOpening
 from claw_mediate.providers.failover import ModelCall, ModelResult
+from claw_mediate.providers.live_reply import FlowLimits
 from claw_mediate.telemetry.event_log import now_rfc3339
 from claw_mediate.tools.managed_call import CallContext
 from claw_mediate.turns.answer_stream import AnswerStream, StreamForm
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.context import TurnContext
-from claw_mediate.turns.driver import Progress, TurnDriver
-from claw_mediate.turns.ports import Ports, TurnParts
+from claw_mediate.turns.driver import TurnDriver
+from claw_mediate.turns.ports import LivePort, Ports, TurnParts
 from claw_mediate.turns.replayable import ReplayableReasoning
 from claw_mediate.turns.run import RunningTurn
 from claw_state.lease import LEASE_SECONDS
@@ -41,8 +42,10 @@ A write may take longer than a stop can wait.
 class TurnRegistry:
     """All turns of one mediator that have not ended."""
 
-    def __init__(self, parts: TurnParts) -> None:
+    def __init__(self, parts: TurnParts, flow_limits: FlowLimits = FlowLimits()) -> None:
+        """``flow_limits``: the times in which the replies of one turn may flow."""
         self._parts = parts
+        self._flow_limits = flow_limits
         self._peers = parts.peers
         self._recorder = parts.recorder
         self.journal = parts.journal
@@ -76,10 +79,9 @@ class TurnRegistry:
             attempt=context.attempt,
             on_resumed=lambda stats: self._recorder.log_resume(context, stats),
         )
-        progress = Progress()
-        stream = _open_stream(context, progress) if context.view.stream else None
-        ports = self._ports(context, stream if context.view.is_live else None)
-        driver = TurnDriver(context.dialect, context.prepared, ports, checkpoint, progress, stream)
+        stream = _open_stream(context) if context.view.stream else None
+        ports = self._ports(context, stream)
+        driver = TurnDriver(context.dialect, context.prepared, ports, checkpoint, stream)
         running = RunningTurn(context, driver, checkpoint, self._parts, stream)
         running.start()
 
@@ -127,10 +129,10 @@ class TurnRegistry:
             except StoreError:
                 continue  # the turns themselves report it
 
-    def _ports(self, context: TurnContext, sink: ReplySink | None) -> Ports:
+    def _ports(self, context: TurnContext, stream: AnswerStream | None) -> Ports:
         """Return what a turn reaches outside itself.
 
-        ``sink`` is told of the model's replies while they come; None if nothing is.
+        ``stream``: of its answer; None if the runner asked for none.
         """
         peers = self._peers
         observer = TurnObserver(
@@ -165,14 +167,21 @@ class TurnRegistry:
             note_progress=note_progress,
             reasoning=self._reasoning,
             report=partial(self._recorder.log_intervention, context),
-            sink=sink,
+            live=self._live_port(context, stream),
         )
 
+    def _live_port(self, context: TurnContext, stream: AnswerStream | None) -> LivePort | None:
+        """Return where the replies of a turn go while they come; None if they are not shown."""
+        if stream is None or not context.view.is_live:
+            return None
+        on_json_body = partial(self._recorder.log_fallback, context, "json_body")
+        return LivePort(stream, self._flow_limits, on_json_body)
 
-def _open_stream(context: TurnContext, progress: Progress) -> AnswerStream:
+
+def _open_stream(context: TurnContext) -> AnswerStream:
     """Return the stream of a turn's answer, of which nothing is written yet."""
     own_id = context.dialect.id_prefix + context.turn_id.removeprefix("turn_")
     own = OwnOpening(own_id, context.view.model, int(time.time()))
     form = StreamForm(context.dialect, context.view, own)
-    shows = context.view.is_live and context.agent.shows_preamble
-    return AnswerStream(form, context.redactor, shows=shows, on_shown=progress.committed.set)
+    shows = context.view.is_live and context.agent.preamble == "show"
+    return AnswerStream(form, context.redactor, shows=shows)

@@ -111,19 +111,15 @@ class Model:
         self, answer: ProviderResult, call: ModelCall, request: Body
     ) -> ProviderResult:
         """Return an answer as the proxy puts it together that is told of it while it comes."""
-        if call.sink is None:
+        if call.live is None:
             assert request.get("stream") is not True
             return answer
         assert request.get("stream") is True
         if not isinstance(answer, ProviderResponse) or answer.status != HTTPStatus.OK:
             return answer
 
-        assembler = call.sink.begin(answer.headers)
-        reader = SseReader(1 << 24)
-        for event in reader.feed(self.desk.wire.streamed(answer.body)):
-            await call.sink.show(assembler.feed(event))
-            self.desk.note_event()
-        return replace(answer, body=assembler.body())
+        body = await read_reply(Streamed(self.desk.wire.streamed(answer.body)), call.live)
+        return replace(answer, body=body)
 
     def _said(
         self, parts: Sequence[Part], *, cut: bool, takes: float, more: Body

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from claw_mediate.core.turn_clock import TurnClock
 from claw_mediate.core.types import AskModel, ModelFailed, ModelResponse, ToolUse
 from claw_mediate.dialects.base import Additions
 from claw_mediate.providers.failover import ModelCall, ModelResult, ProviderResponse, parse_response
 from claw_mediate.turns.context import PreparedRequest
-from claw_mediate.turns.model_call import ModelCalls
+from claw_mediate.turns.model_call import ModelCalls, Progress
 from claw_mediate.turns.ports import Ports
 from claw_mediate.turns.replayable import ReplayableReasoning
 from tests.mediate.any_reply import CATALOG, DIALECTS, WIRES
@@ -53,7 +54,7 @@ def calls_of(
         reasoning=reasoning or ReplayableReasoning(),
     )
     prepared = PreparedRequest(CATALOG, lambda _: variants, first=provider.maker)
-    return ModelCalls(dialect, prepared, ports, may_retry=lambda: False)
+    return ModelCalls(dialect, prepared, ports, Progress(), TurnClock(ports.now))
 
 
 def ask(seconds: float = 10.0) -> AskModel:
