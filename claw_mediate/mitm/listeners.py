@@ -4,11 +4,12 @@ They are opened by the script, when the proxy is prepared (decision 0029). mitmp
 open them before it loads a script. ``claw proxy`` keeps it from that (``run``); under a plain
 ``mitmdump -s`` it is stopped halfway (``options.cancel_early``).
 
-With ``claw proxy --workers N`` (decision 0035) every worker opens every listener of mitmproxy with SO_REUSEPORT, and the kernel deals connections
-out among them. Before that, the first worker tries each address without it, so that an address that
-another program or another proxy uses is refused. It waits a while first, for workers of a proxy
-that was killed: those stop listening as soon as their supervisor is gone. Who has connected to them
-by then gets an answer, and nobody else can connect.
+With ``claw proxy --workers N`` (decision 0035) every worker opens every listener of mitmproxy with
+SO_REUSEPORT, and the kernel deals connections out among them. Before that, the first worker tries
+each address without it, so that an address that another program or another proxy uses is refused.
+It waits a while first, for workers of a proxy that was killed: those stop listening as soon as
+their supervisor is gone. Who has connected to them by then gets an answer, and nobody else can
+connect.
 
 Each worker has one more listener, on loopback, where the others reach it. It is an entrance like
 the base URL.
@@ -81,7 +82,7 @@ def _postpone() -> None:
         proxyserver.Proxyserver.setup_servers = open_now  # type: ignore[method-assign]
         return True
 
-    proxyserver.Proxyserver.setup_servers = open_later  # type: ignore[method-assign]
+    proxyserver.Proxyserver.setup_servers = open_later  # type: ignore[method-assign, assignment]
 
 
 def _share(worker: Worker) -> None:
