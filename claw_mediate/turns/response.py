@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, I
 
 from msgspec.structs import replace
 
-from claw_mediate.core.http import RunnerResponse, build_error_body, respond
+from claw_mediate.core.http import Keepalive, RunnerResponse, build_error_body, respond
 from claw_mediate.dialects.base import Dialect, RunnerRequest, StreamOpening
 from claw_mediate.settings import Pace
 from claw_mediate.turns.context import TurnContext, TurnResult
@@ -152,11 +152,13 @@ async def _events(running: RunningTurn, pace: Pace) -> AsyncGenerator[bytes]:
         now = time.monotonic()
         note = progress.note(names_tools=pace.names_tools)
         if pace.kind in {"native", "auto"} and now >= next_event:
-            yield dialect.keepalive(note, "native", opening)
+            beat = dialect.keepalive(note, "native", opening)
+            # The first one announces the answer's id, and must arrive.
+            yield Keepalive(beat) if opening.beats else beat
             opening = replace(opening, beats=opening.beats + 1)
             next_event = now + (_EVENT_SECONDS if is_auto else 0)
         elif pace.kind in {"comment", "auto"}:
-            yield dialect.keepalive(note, "comment", opening)
+            yield Keepalive(dialect.keepalive(note, "comment", opening))
 
         await asyncio.wait([task], timeout=interval)
 
