@@ -190,10 +190,9 @@ async def _events(running: RunningTurn, stream: AnswerStream, pace: Pace) -> Asy
             now = time.monotonic()
             if chunk:
                 beats.note_sent(now)
-            elif (kind := beats.take(now)) is not None:
-                chunk = reader.beat(progress.note, kind)
-            if chunk:
                 yield chunk
+            elif (kind := beats.take(now)) is not None:
+                yield reader.beat(progress.note(names_tools=pace.names_tools), kind)
             else:
                 await reader.wait(beats.seconds_left(now))
 
