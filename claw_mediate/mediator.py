@@ -59,6 +59,7 @@ from claw_mediate.http.large_bodies import compute
 from claw_mediate.prompt.build import PromptContext
 from claw_mediate.prompt.feeds import AskWorkers
 from claw_mediate.providers.failover import ProviderFailover
+from claw_mediate.providers.live_reply import FlowLimits
 from claw_mediate.providers.paths import BODYLESS, PathTables
 from claw_mediate.providers.registry import AuthPaths, ProviderRegistry
 from claw_mediate.providers.routing import Router
@@ -212,7 +213,8 @@ class Mediator:
             prompt=self._prompt,
             routing=routing,
         )
-        self._turns = TurnRegistry(parts)
+        flow_limits = FlowLimits(settings.live_idle, settings.live_max)
+        self._turns = TurnRegistry(parts, flow_limits)
         self._pipeline = TurnPipeline(settings, log, parts, self._turns, self.passthrough)
         calls = NativeCalls(self._peers, recorder, self.state.journal)
         self._broker = Broker(calls, log, self._agents)

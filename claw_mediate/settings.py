@@ -341,14 +341,18 @@ class Settings:
     feed_seconds: float
     time_line: bool
 
-    def pace(self, setting: KeepaliveSetting) -> Pace:
-        """Return the keepalive of the streams that have this setting."""
+    def pace(self, setting: KeepaliveSetting, *, live: bool = False) -> Pace:
+        """Return the keepalive of the streams that have this setting.
+
+        ``live``: of those whose answer is shown while it comes.
+        """
         kinds: dict[KeepaliveSetting, KeepaliveKind] = {
             "openai": self.keepalive_openai,
             "responses": self.keepalive_responses,
             "anthropic": self.keepalive_anthropic,
         }
-        return Pace(self.keepalive_first, self.keepalive, kinds[setting], self.keepalive_names)
+        first = self.live_first if live else self.keepalive_first
+        return Pace(first, self.keepalive, kinds[setting], self.keepalive_names)
 
     @classmethod
     def of(cls, values: dict[str, str]) -> "Settings":

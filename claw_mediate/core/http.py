@@ -122,7 +122,7 @@ class AnswerCutError(Exception):
     """
 
 
-class Keepalive(bytes):
+class KeepaliveChunk(bytes):
     """A chunk of a response that only shows that the connection is alive.
 
     It is not sent to a runner that has not yet taken what was sent before.

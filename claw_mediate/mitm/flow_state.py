@@ -17,7 +17,7 @@ from mitmproxy import http
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.cost import ReceivedAnswer
-from claw_mediate.core.http import Keepalive
+from claw_mediate.core.http import KeepaliveChunk
 from claw_mediate.mediator import Mediator
 from claw_mediate.mitm.body_bytes import HeldBody
 from claw_mediate.turns.passthrough import PassthroughHandle
@@ -78,7 +78,7 @@ class ChunkSource:
         if step is None or not step.done() or step.cancelled() or step.exception() is not None:
             return
 
-        if isinstance(step.result(), Keepalive):
+        if isinstance(step.result(), KeepaliveChunk):
             self._next = None
 
     def cancel(self) -> None:

@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
+from claw_contract.redaction.window import TextWindow
 from msgspec.structs import replace
 
 from claw_contract.redaction.redactor import Redactor
-from claw_contract.redaction.window import TextWindow
+from claw_mediate.core.http import KeepaliveChunk
 from claw_mediate.core.live import Reasoning, ReplyGate, until_first_call
 from claw_mediate.core.reply_events import ReplyEvent
 from claw_mediate.core.shown_log import Cursor, NextReply, ShownLog
@@ -353,9 +354,13 @@ class AnswerReader:
 
     def beat(self, note: str, kind: Keepalive) -> bytes:
         """Return an event that says that the turn is alive."""
-        if kind == "native" and not self._writer.id:
-            self._turn.shows_own_id = True
-        return self._writer.beat(note, kind)
+        if kind == "comment" or self._writer.id:
+            return KeepaliveChunk(self._writer.beat(note, kind))
+
+        # It may tell the id of the answer, so it must arrive.
+        beat = self._writer.beat(note, kind)
+        self._turn.shows_own_id = bool(self._writer.id)
+        return beat
 
     def error(self, error: bytes) -> bytes:
         return self._writer.error(error)

@@ -323,7 +323,10 @@ class TurnPipeline:
                     return entered
                 running = entered
 
-        return await attend(running, self._settings.pace(incoming.dialect.keepalive_setting))
+        view, dialect = running.context.view, incoming.dialect
+        return await attend(
+            running, self._settings.pace(dialect.keepalive_setting, live=view.is_live)
+        )
 
     async def _enter_conversation(
         self, incoming: DialectRequest, known_by: RequestFingerprint
@@ -460,7 +463,9 @@ class TurnPipeline:
         with stopwatch.waiting():
             text = await self._prompt_text(incoming)
 
-        agent, request, view = incoming.agent, incoming.request, incoming.view
+        agent, request = incoming.agent, incoming.request
+        view = self._choose_stream(incoming, turn_id)
+        incoming = replace(incoming, view=view)
         requester = Requester(agent, turn_id)
         candidates = await self._routing.candidates(requester, request, view, incoming.place)
         if isinstance(candidates, RunnerResponse):
@@ -488,6 +493,21 @@ class TurnPipeline:
             session=_session(incoming),
             conversation=self._conversation(incoming, route, prepared.catalog),
         )
+
+    def _choose_stream(self, incoming: DialectRequest, turn_id: str) -> RunnerRequest:
+        """Return the view of a request that says if its answer is shown while it comes.
+
+        docs/spec/live-streaming.md section 1.
+        """
+        agent, view = incoming.agent, incoming.view
+        if not view.stream or agent.stream == "buffered":
+            return view
+        if view.buffered_reason is None:
+            return replace(view, is_live=True)
+
+        reason = view.buffered_reason
+        self._log.event("live_fallback", agent, turn_id=turn_id, model=view.model, reason=reason)
+        return view
 
     def _conversation(
         self, incoming: DialectRequest, route: Route, catalog: ToolCatalog

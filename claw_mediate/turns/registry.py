@@ -42,7 +42,7 @@ A write may take longer than a stop can wait.
 class TurnRegistry:
     """All turns of one mediator that have not ended."""
 
-    def __init__(self, parts: TurnParts, flow_limits: FlowLimits = FlowLimits()) -> None:
+    def __init__(self, parts: TurnParts, flow_limits: FlowLimits) -> None:
         """``flow_limits``: the times in which the replies of one turn may flow."""
         self._parts = parts
         self._flow_limits = flow_limits
@@ -174,7 +174,7 @@ class TurnRegistry:
         """Return where the replies of a turn go while they come; None if they are not shown."""
         if stream is None or not context.view.is_live:
             return None
-        on_json_body = partial(self._recorder.log_fallback, context, "json_body")
+        on_json_body = partial(self._recorder.log_live_fallback, context, "json_body")
         return LivePort(stream, self._flow_limits, on_json_body)
 
 

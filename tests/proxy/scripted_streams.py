@@ -35,7 +35,7 @@ async def _chunks(name, size, count, end, beat):  # type: ignore[no-untyped-def]
         if beat:
             await _go.acquire()
             _made[name] += 1
-            yield _http.Keepalive(b": beat\n\n")
+            yield _http.KeepaliveChunk(b": beat\n\n")
             await _go.acquire()
 
         if end == "cut":
