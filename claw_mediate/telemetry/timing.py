@@ -69,7 +69,11 @@ class Stopwatch:
             )
             self.model_calls.append(record)
 
+    def elapsed(self) -> float:
+        """Return the seconds since the construction."""
+        return self._clock() - self._started
+
     @property
     def timings(self) -> Timings:
-        own_seconds = self._clock() - self._started - self._waited
+        own_seconds = self.elapsed() - self._waited
         return Timings(self.model_calls, round(own_seconds * 1000, 3))

@@ -12,7 +12,7 @@ A provider is read no further than ``MAX_AHEAD`` ahead of the fastest runner.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -27,6 +27,7 @@ from claw_mediate.core.shown_log import Cursor, NextReply, ShownLog
 from claw_mediate.core.types import Round
 from claw_mediate.dialects.base import Dialect, RunnerRequest
 from claw_mediate.dialects.streams import Assembler, Keepalive, OwnOpening, StreamWriter
+from claw_mediate.turns.context import StreamFigures
 
 MAX_AHEAD: Final = 1 << 20
 """Characters, about, that a reply is read ahead of the fastest runner."""
@@ -72,18 +73,21 @@ class _Channel(NamedTuple):
 class AnswerStream:
     """What the replies of a turn show, and the runners that read it.
 
-    ``shows``: whether replies are shown while they come.
+    ``elapsed`` returns the seconds since the request was there. ``shows``: whether replies are
+    shown while they come.
     """
 
     def __init__(
         self,
         form: StreamForm,
         redactor: Redactor,
+        elapsed: Callable[[], float],
         *,
         shows: bool,
     ) -> None:
         self._form = form
         self._redactor = redactor
+        self._elapsed = elapsed
         self._shows = shows
         self._log = ShownLog()
         self._readers: list[AnswerReader] = []
@@ -97,12 +101,12 @@ class AnswerStream:
         self._is_marked = False  # True if the log knows that this reply began
         self._end: ReplyEvent | None = None
         self._opening_id = ""  # Of the reply that was shown first
-        self._now: Callable[[], float] = asyncio.get_running_loop().time
-
         self.shown_replies: list[ShownReply] = []
         """What was shown of hidden rounds."""
-        self.held_seconds = 0.0  # From the first call of each reply to its verdict
-        self.first_shown_at: float | None = None  # In loop time
+        self._held_seconds = 0.0  # From the first call of each reply to its verdict
+        self._asked_at: float | None = None  # Of the first model call
+        self._upstream_seconds: float | None = None  # From it to its first content
+        self._first_shown_at: float | None = None
         self.shows_own_id = False
         """True if a keepalive has shown an id of ours, before a reply gave one."""
 
@@ -124,7 +128,12 @@ class AnswerStream:
     @property
     def has_shown_anything(self) -> bool:
         """True if the runner has something of any reply of this turn."""
-        return self.first_shown_at is not None
+        return self._first_shown_at is not None
+
+    def note_asked(self) -> None:
+        """Note that a model call is about to be sent."""
+        if self._asked_at is None:
+            self._asked_at = self._elapsed()
 
     def begin(self) -> Assembler:
         """Return what puts a new attempt's reply together. Nothing of it is shown yet."""
@@ -146,7 +155,11 @@ class AnswerStream:
             self._log.size - reader.cursor.size > MAX_AHEAD for reader in readers
         )
 
-    def _show(self, events: Iterable[ReplyEvent]) -> None:
+    def _show(self, events: Sequence[ReplyEvent]) -> None:
+        if self._upstream_seconds is None and self._asked_at is not None:
+            if any(event.kind != "opening" for event in events):
+                self._upstream_seconds = self._elapsed() - self._asked_at
+
         before = len(self._log), self._log.size
         for event in events:
             self._pass(event)
@@ -155,7 +168,7 @@ class AnswerStream:
                 self._flush(event.piece)
 
         if self._gate.has_call and self._held_since is None:
-            self._held_since = self._now()
+            self._held_since = self._elapsed()
             self._flush()
         if before != (len(self._log), self._log.size):
             self.wake()
@@ -206,8 +219,8 @@ class AnswerStream:
         self._log.add(event)
         if event.kind == "opening" and not self._opening_id:
             self._opening_id = _id_of(event)
-        if self.first_shown_at is None and event.kind != "opening":
-            self.first_shown_at = self._now()
+        if self._first_shown_at is None and event.kind != "opening":
+            self._first_shown_at = self._elapsed()
 
     def _add_open_closings(self) -> None:
         for closing in self._open_closings:
@@ -224,7 +237,7 @@ class AnswerStream:
     def note_verdict(self) -> None:
         """Note that it is known what becomes of the calls of a reply, which waited for that."""
         if self._held_since is not None:
-            self.held_seconds += self._now() - self._held_since
+            self._held_seconds += self._elapsed() - self._held_since
             self._held_since = None
 
     def drop(self, rounds: Sequence[Round]) -> None:
@@ -286,6 +299,22 @@ class AnswerStream:
                 writer.write(event)
         return writer.answer(body)
 
+    def figures(self) -> StreamFigures:
+        """Return how the stream came to its runners."""
+        if not self._form.view.is_live:
+            return StreamFigures("buffered")
+
+        shown = {each.round: each.characters for each in self.shown_replies}
+        last = max((self._rounds + 1, *shown))
+        shown[last] = shown.get(last, 0) + self._gate.shown_characters
+        return StreamFigures(
+            "live",
+            ttft_ms=_milliseconds(self._first_shown_at),
+            upstream_ttft_ms=_milliseconds(self._upstream_seconds),
+            held_ms=_milliseconds(self._held_seconds),
+            shown=tuple(shown.get(number, 0) for number in range(1, last + 1)),
+        )
+
     # The runners
 
     def attach(self) -> "AnswerReader":
@@ -321,7 +350,7 @@ class AnswerReader:
         self.ready = asyncio.Event()
 
     def read(self) -> bytes:
-        """Return what the runner has not got, up to ``_MAX_CHUNK``, or somewhat more; b"" if nothing."""
+        """Return what the runner has not got: about ``_MAX_CHUNK`` at most; b"" if nothing."""
         chunks: list[bytes] = []
         size = 0
         if self._turn.shows_own_id and not self._writer.id:
@@ -367,6 +396,10 @@ class AnswerReader:
 
     def close(self) -> None:
         self._turn.detach(self)
+
+
+def _milliseconds(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1000)
 
 
 def _id_of(opening: ReplyEvent) -> str:

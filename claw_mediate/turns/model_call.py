@@ -162,6 +162,7 @@ class ModelCalls:
         limits = port.limits._replace(total=max(flow_left, 0.0))
         live = LiveCall(port.sink, limits, on_head=self._note_head, on_shown=on_shown)
         is_whole = False
+        port.on_ask()
         try:
             answer = await self._post(replace(call, live=live))
             is_whole = isinstance(answer, ModelResponse)

@@ -42,6 +42,8 @@ class LivePort(msgspec.Struct, frozen=True):
     """Those of the whole turn."""
     on_json_body: Callable[[], None] = lambda: None
     """Told that the provider answered a request for a stream with one JSON body."""
+    on_ask: Callable[[], None] = lambda: None
+    """Told that a model call is about to be sent."""
 
 
 class Ports(msgspec.Struct, frozen=True):

@@ -175,7 +175,7 @@ class TurnRegistry:
         if stream is None or not context.view.is_live:
             return None
         on_json_body = partial(self._recorder.log_live_fallback, context, "json_body")
-        return LivePort(stream, self._flow_limits, on_json_body)
+        return LivePort(stream, self._flow_limits, on_json_body, stream.note_asked)
 
 
 def _open_stream(context: TurnContext) -> AnswerStream:
@@ -184,4 +184,4 @@ def _open_stream(context: TurnContext) -> AnswerStream:
     own = OwnOpening(own_id, context.view.model, int(time.time()))
     form = StreamForm(context.dialect, context.view, own)
     shows = context.view.is_live and context.agent.preamble == "show"
-    return AnswerStream(form, context.redactor, shows=shows)
+    return AnswerStream(form, context.redactor, context.route.stopwatch.elapsed, shows=shows)
