@@ -13,7 +13,7 @@ from claw_contract.sse import SseEvent, SseReader
 from claw_mediate.dialects.base import UnreadableResponseError
 from claw_mediate.dialects.openai import assemble, assemble_calls
 from claw_mediate.dialects.openai.assemble import ChatAssembler
-from claw_mediate.dialects.openai.chat import read_response
+from claw_mediate.dialects.openai.response import read_response
 from tests.mediate.any_reply import ANY, CATALOG
 from tests.mediate.dialects.openai.cut_reply import (
     DONE,
