@@ -330,7 +330,7 @@ class _Choice:
 
 
 class _Told:
-    """What one part of a choice tells.
+    """The events of one part of a choice.
 
     The members of its chunk and of the choice that nobody knows go along with the first event.
     """
