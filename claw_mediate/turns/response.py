@@ -11,11 +11,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, I
 
 from msgspec.structs import replace
 
-from claw_mediate.core.http import RunnerResponse, build_error_body, respond
+from claw_mediate.core.http import Keepalive, RunnerResponse, build_error_body, respond
 from claw_mediate.dialects.base import Dialect, RunnerRequest, StreamOpening
 from claw_mediate.settings import Pace
 from claw_mediate.turns.context import TurnContext, TurnResult
-from claw_mediate.turns.registry import RunningTurn
+from claw_mediate.turns.run import RunningTurn
 from claw_state.journal import StoredResponse
 
 _STREAM = [
@@ -151,11 +151,13 @@ async def _events(running: RunningTurn, pace: Pace) -> AsyncGenerator[bytes]:
     while not task.done():
         now = time.monotonic()
         if pace.kind in {"native", "auto"} and now >= next_event:
-            yield dialect.keepalive(progress.note, "native", opening)
+            beat = dialect.keepalive(progress.note, "native", opening)
+            # The first one announces the answer's id, and must arrive.
+            yield Keepalive(beat) if opening.beats else beat
             opening = replace(opening, beats=opening.beats + 1)
             next_event = now + (_EVENT_SECONDS if is_auto else 0)
         elif pace.kind in {"comment", "auto"}:
-            yield dialect.keepalive(progress.note, "comment", opening)
+            yield Keepalive(dialect.keepalive(progress.note, "comment", opening))
 
         await asyncio.wait([task], timeout=interval)
 

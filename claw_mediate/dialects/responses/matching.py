@@ -14,7 +14,7 @@ class MatchedItems(NamedTuple):
     """The stated items, by their place in the stream."""
 
     same: list[bytes | None]
-    """Of each streamed item the stated one; None if it is not stated."""
+    """The stated item of each streamed one; None if it is not stated."""
     others: list[bytes]
     """Items that are stated only, in order."""
 

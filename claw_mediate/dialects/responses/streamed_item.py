@@ -26,7 +26,7 @@ _ITEM_TEXTS: Final = ("arguments", "input")
 
 
 class StreamedItem:
-    """What the events of one item have said so far."""
+    """One item, as far as its events have told of it."""
 
     def __init__(self, piece: int, kind: EventKind) -> None:
         self.piece = piece
