@@ -142,7 +142,7 @@ async def _events(running: RunningTurn, pace: Pace) -> AsyncGenerator[bytes]:
     """
     context, progress, task = running.context, running.driver.progress, running.task
     dialect = context.dialect
-    own_id = dialect.ID_PREFIX + context.turn_id.removeprefix("turn_")
+    own_id = dialect.id_prefix + context.turn_id.removeprefix("turn_")
     opening = StreamOpening(own_id, context.view.model, int(time.time()))
 
     is_auto = pace.kind == "auto"
