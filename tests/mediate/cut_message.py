@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -87,12 +88,10 @@ def _block_events(draw: st.DrawFn, index: int, block: Event, spelled: str) -> li
 
     if block.get("citations"):
         started["citations"] = draw(st.sampled_from([[], None]))
-        for citation in block["citations"]:
-            place = draw(st.integers(0, len(deltas)))
-            deltas.insert(place, {"type": "citations_delta", "citation": citation})
-        found = [delta for delta in deltas if delta["type"] == "citations_delta"]
-        for delta, citation in zip(found, block["citations"], strict=True):
-            delta["citation"] = citation
+        place = draw(st.integers(0, len(deltas)))
+        deltas[place:place] = [
+            {"type": "citations_delta", "citation": citation} for citation in block["citations"]
+        ]
 
     if "input" in block:
         started["input"] = draw(st.sampled_from([{}, None, ""]))
@@ -114,7 +113,7 @@ def _parts(draw: st.DrawFn, text: str) -> list[str]:
     if draw(st.booleans()):
         places.insert(0, 0)
     bounds = [0, *places, len(text)]
-    return [text[start:end] for start, end in zip(bounds[:-1], bounds[1:], strict=True)]
+    return [text[start:end] for start, end in itertools.pairwise(bounds)]
 
 
 @st.composite
@@ -133,4 +132,4 @@ def wire_bytes(draw: st.DrawFn, events: Sequence[Event]) -> list[bytes]:
     whole = stream.encode()
     places = sorted(draw(st.lists(st.integers(0, len(whole)), max_size=5)))
     bounds = [0, *places, len(whole)]
-    return [whole[start:end] for start, end in zip(bounds[:-1], bounds[1:], strict=True)]
+    return [whole[start:end] for start, end in itertools.pairwise(bounds)]
