@@ -43,7 +43,7 @@ type StreamMode = Literal["live", "buffered"]
 ``live``: while the model writes. ``buffered``: once the answer is whole.
 """
 type PreambleMode = Literal["show", "hide"]
-"""Whether a live stream shows what the model writes before a managed call.
+"""The treatment, in a live stream, of what the model writes before a managed call.
 
 ``hide``: each reply waits until it is known whether it is the answer.
 """

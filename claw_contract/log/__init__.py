@@ -246,7 +246,7 @@ join the parts of two replies wrongly. ``json_body``: the provider answered with
 """
 
 type CutPlace = Literal["opening", "thinking", "text", "held"]
-"""What a live stream showed last when it was cut.
+"""The last thing that a live stream showed before it was cut.
 
 ``opening``: no content yet. ``held``: calls had begun, which were held.
 """

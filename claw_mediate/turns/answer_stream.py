@@ -156,9 +156,8 @@ class AnswerStream:
         )
 
     def _show(self, events: Sequence[ReplyEvent]) -> None:
-        if self._upstream_seconds is None and self._asked_at is not None:
-            if any(event.kind != "opening" for event in events):
-                self._upstream_seconds = self._elapsed() - self._asked_at
+        if self._upstream_seconds is None and any(event.kind != "opening" for event in events):
+            self._upstream_seconds = self._elapsed() - (self._asked_at or 0.0)
 
         before = len(self._log), self._log.size
         for event in events:

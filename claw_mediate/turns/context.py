@@ -114,7 +114,7 @@ class TurnContext(RequestContext, frozen=True, kw_only=True):
 
 
 class StreamFigures(msgspec.Struct, frozen=True):
-    """How the stream of a turn came to its runner, in milliseconds and characters.
+    """The figures of a turn's stream, in milliseconds and characters.
 
     None: there was no such thing. The members are defined in ``claw_contract.log``.
     """

@@ -87,8 +87,8 @@ def test_the_times_of_live_streams_are_settings_in_milliseconds() -> None:
 
 @pytest.mark.requirement("live:keepalive-names")
 def test_keepalives_name_tools_unless_the_setting_says_off() -> None:
-    assert Settings.of(DEFAULTS).pace("openai-chat").names_tools
-    assert not Settings.of(DEFAULTS | {"keepalive_names": "off"}).pace("openai-chat").names_tools
+    assert Settings.of(DEFAULTS).pace("openai").names_tools
+    assert not Settings.of(DEFAULTS | {"keepalive_names": "off"}).pace("openai").names_tools
 
 
 @pytest.mark.requirement("settings:documented")
