@@ -19,10 +19,11 @@ import msgspec
 from claw_contract.redaction.window import TextWindow
 from msgspec.structs import replace
 
+from claw_contract.log import CutPlace
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.core.http import KeepaliveChunk
 from claw_mediate.core.live import Reasoning, ReplyGate, until_first_call
-from claw_mediate.core.reply_events import ReplyEvent
+from claw_mediate.core.reply_events import EventKind, ReplyEvent
 from claw_mediate.core.shown_log import Cursor, NextReply, ShownLog
 from claw_mediate.core.types import Round
 from claw_mediate.dialects.base import Dialect, RunnerRequest
@@ -100,6 +101,7 @@ class AnswerStream:
         self._gate = self._new_gate()
         self._is_marked = False  # True if the log knows that this reply began
         self._end: ReplyEvent | None = None
+        self._last_kind: EventKind = "opening"
         self._opening_id = ""  # Of the reply that was shown first
         self.shown_replies: list[ShownReply] = []
         """What was shown of hidden rounds."""
@@ -216,6 +218,7 @@ class AnswerStream:
 
         self._gate.note_shown(event)
         self._log.add(event)
+        self._last_kind = event.kind
         if event.kind == "opening" and not self._opening_id:
             self._opening_id = _id_of(event)
         if self._first_shown_at is None and event.kind != "opening":
@@ -297,6 +300,15 @@ class AnswerStream:
             else:
                 writer.write(event)
         return writer.answer(body)
+
+    @property
+    def place(self) -> CutPlace:
+        """Return where the stream is, for the log of one that is cut."""
+        if not self._gate.has_shown and not self._gate.has_call:
+            return "opening"
+        if self._gate.has_call:
+            return "held"
+        return "thinking" if self._last_kind == "reasoning" else "text"
 
     def figures(self) -> StreamFigures:
         """Return how the stream came to its runners."""

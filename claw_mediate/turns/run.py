@@ -135,12 +135,16 @@ class RunningTurn:
                 await self._end_without_runner()
                 raise
             outcome = Refuse(503, *STOPPING, **self._work())
-            result = replace(await self._end(outcome), retry_after=RETRY_AFTER)
+            is_cut = self.stream is not None and self.stream.has_shown_anything
+            ended = await self._end(outcome)
+            result = replace(ended, retry_after=RETRY_AFTER, is_cut=is_cut)
         except Exception as error:  # noqa: BLE001 - a fault of ours: it is recorded with what ran, and the stream reports it
             self._recorder.log_fault(context, error)
             outcome = Refuse(502, "internal_error", "the proxy failed in this turn", **self._work())
             result = await self._end(outcome)
 
+        if result.is_cut and self.stream is not None:
+            self._recorder.log_live_cut(context, self.stream.place, result.code or "")
         self._record(outcome, result)
         return result
 
@@ -309,7 +313,8 @@ class RunningTurn:
             self._recorder.log_fault(self.context, error)
             usage = UsageRecord(total_rounds=len(paid))
 
-        timed = replace(result, latency_ms=latency_ms)
+        figures = self.stream.figures() if self.stream is not None else None
+        timed = replace(result, latency_ms=latency_ms, stream=figures)
         self._recorder.record_turn(self.context, timed, outcome.rounds, usage)
 
 
