@@ -87,13 +87,26 @@ class LiveCall:
         self.limits = limits
         self.on_head = on_head
         self.on_shown = on_shown
-        self.on_event: Callable[[], None] = _ignore
-        """Called with the first event of each attempt."""
-
+        self._on_event: Callable[[], None] | None = None
         self.usage: bytes | None = None
         """The usage that the last reply without an end has told, as JSON."""
         self.was_streamed = False
         """True if the last reply came as a stream, and not as one JSON body."""
+
+    @contextmanager
+    def on_first_event(self, listen: Callable[[], None]) -> Iterator[None]:
+        """Call ``listen`` with the first event that comes in this context."""
+        self._on_event = listen
+        try:
+            yield
+        finally:
+            self._on_event = None
+
+    def note_event(self) -> None:
+        """Note that an event has come."""
+        if self._on_event is not None:
+            self._on_event()
+            self._on_event = None
 
 
 def is_event_stream(response: Response) -> bool:
@@ -164,7 +177,6 @@ class _EventFeed:
         self._live = live
         self._assembler = assembler
         self._reader = SseReader(MAX_REPLY_BYTES)
-        self._has_event = False
         self._has_call = False
         self._held = 0
         self._repeated = 0
@@ -179,9 +191,7 @@ class _EventFeed:
         told: list[ReplyEvent] = []
         try:
             for event in self._reader.feed(chunk):
-                if not self._has_event:
-                    self._has_event = True
-                    self._live.on_event()
+                self._live.note_event()
                 told += self._take_event(event)
         except EventTooLongError:
             raise ReplyTooLargeError from None

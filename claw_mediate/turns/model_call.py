@@ -90,6 +90,7 @@ class ModelCalls:
                 now = self._clock.now()
                 return ModelFailed(status, code, message, now, retry_after=retry_after)
             case CutReply():
+                self.lost_usage = read_usage(answer.usage) or {}
                 return _cut_reply(answer, self._clock.now())
             case _:
                 assert_never(answer)
@@ -150,17 +151,16 @@ class ModelCalls:
         flow_left = port.limits.total - self._clock.stopped_seconds
         limits = port.limits._replace(total=max(flow_left, 0.0))
         live = LiveCall(port.sink, limits, on_head=self._note_head, on_shown=on_shown)
-        is_whole = False
         try:
             answer = await self._post(replace(call, live=live))
-            is_whole = isinstance(answer, ModelResponse)
-        finally:  # also if the runner has left
+        except asyncio.CancelledError:  # the runner has left, or the turn's time is over
+            unknown: JsonObject | None = {} if port.sink.has_shown else None
+            self.lost_usage = read_usage(live.usage) or unknown
+            raise
+        finally:
             self._clock.start()
-            if not is_whole:
-                unknown: JsonObject | None = {} if port.sink.has_shown else None
-                self.lost_usage = read_usage(live.usage) or unknown
 
-        if is_whole and not live.was_streamed:
+        if isinstance(answer, ModelResponse) and not live.was_streamed:
             port.on_json_body()
         return answer
 
