@@ -48,12 +48,12 @@ from claw_mediate.core.http import (
 )
 from claw_mediate.core.known_paths import PathMatch
 from claw_mediate.core.model_policy import Provider
-from claw_mediate.dialects.anthropic import messages as anthropic_messages
+from claw_mediate.dialects.anthropic import DIALECT as ANTHROPIC_MESSAGES
 from claw_mediate.dialects.base import Dialect, RunnerRequest, UnreadableRequestError
 from claw_mediate.dialects.model_only import read_model
-from claw_mediate.dialects.openai import chat as openai_chat
+from claw_mediate.dialects.openai import DIALECT as OPENAI_CHAT
+from claw_mediate.dialects.responses import DIALECT as OPENAI_RESPONSES
 from claw_mediate.dialects.responses import kept as kept_responses
-from claw_mediate.dialects.responses import response as openai_responses
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.prompt.build import PromptContext
 from claw_mediate.prompt.feeds import AskWorkers
@@ -116,15 +116,15 @@ class _RequestRedactor(NamedTuple):
 
 
 DIALECTS: Final[Mapping[Endpoint, DialectEndpoint]] = {
-    "/chat/completions": DialectEndpoint(openai_chat),
-    "/messages": DialectEndpoint(anthropic_messages),
-    "/messages/count_tokens": DialectEndpoint(anthropic_messages, only_counts=True),
-    "/responses": DialectEndpoint(openai_responses, may_name_kept=True),
+    "/chat/completions": DialectEndpoint(OPENAI_CHAT),
+    "/messages": DialectEndpoint(ANTHROPIC_MESSAGES),
+    "/messages/count_tokens": DialectEndpoint(ANTHROPIC_MESSAGES, only_counts=True),
+    "/responses": DialectEndpoint(OPENAI_RESPONSES, may_name_kept=True),
     "/responses/compact": DialectEndpoint(
-        openai_responses, side_request="compact", may_name_kept=True
+        OPENAI_RESPONSES, side_request="compact", may_name_kept=True
     ),
     "/responses/input_tokens": DialectEndpoint(
-        openai_responses, only_counts=True, may_name_kept=True
+        OPENAI_RESPONSES, only_counts=True, may_name_kept=True
     ),
 }
 """The dialects by the end of the path of a POST."""

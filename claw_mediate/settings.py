@@ -11,6 +11,7 @@ from typing import Final, Literal
 from claw_contract.addresses import Network
 from claw_contract.opened_paths import OpenedPath, parse_opened_paths
 from claw_contract.whole_numbers import whole_number
+from claw_mediate.dialects.base import KeepaliveSetting
 from claw_state.url import Place, parse_place
 
 
@@ -311,14 +312,14 @@ class Settings:
     feed_seconds: float
     time_line: bool
 
-    def pace(self, dialect: str) -> Pace:
-        """Return the keepalive of a dialect's streams."""
-        kinds = {
-            "openai-responses": self.keepalive_responses,
-            "anthropic-messages": self.keepalive_anthropic,
+    def pace(self, setting: KeepaliveSetting) -> Pace:
+        """Return the keepalive of the streams that have this setting."""
+        kinds: dict[KeepaliveSetting, KeepaliveKind] = {
+            "openai": self.keepalive_openai,
+            "responses": self.keepalive_responses,
+            "anthropic": self.keepalive_anthropic,
         }
-        kind = kinds.get(dialect, self.keepalive_openai)
-        return Pace(self.keepalive_first, self.keepalive, kind)
+        return Pace(self.keepalive_first, self.keepalive, kinds[setting])
 
     @classmethod
     def of(cls, values: dict[str, str]) -> "Settings":

@@ -139,7 +139,7 @@ def _own(dialect: Dialect, anchor: Anchor) -> Anchor:
 
     A conversation that goes on in another dialect must not find it.
     """
-    prefix = f"{dialect.NAME}:"
+    prefix = f"{dialect.name}:"
     alternatives = tuple([prefix + key for key in anchor.alternatives])
     names = tuple([prefix + key for key in anchor.names])
     return Anchor(prefix + anchor.key, anchor.before, alternatives, names)

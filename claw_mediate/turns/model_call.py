@@ -182,7 +182,7 @@ class ModelCalls:
 
         for past in command.rounds[len(self._messages) :]:
             self._messages.append(self._dialect.write_hidden_rounds([past], replayed=False))
-            for loss in self._dialect.REPLAY_RULES.find_losses([past], replayed=False):
+            for loss in self._dialect.replay_rules.find_losses([past], replayed=False):
                 self._ports.reasoning.note_missing(past.response.maker)
                 self._report(loss)
 
@@ -200,7 +200,7 @@ class ModelCalls:
             return body
 
         self._replayable_maker = maker
-        return self._dialect.REPLAY_RULES.ask_for_replayable(body)
+        return self._dialect.replay_rules.ask_for_replayable(body)
 
     def _has_other_makers(self, command: AskModel, maker: str) -> bool:
         """Return whether the request was written for another maker, or holds a round of one."""
@@ -209,7 +209,7 @@ class ModelCalls:
 
     def _hidden_for(self, command: AskModel, maker: str) -> list[bytes]:
         """Return the hidden messages of all rounds without what only another maker takes back."""
-        rules = self._dialect.REPLAY_RULES
+        rules = self._dialect.replay_rules
         hidden: list[bytes] = []
         for past, messages in zip(command.rounds, self._messages, strict=True):
             whole = b",".join(messages)
@@ -228,7 +228,7 @@ class ModelCalls:
         """
         if not self._replayable_maker or answer.status != HTTPStatus.BAD_REQUEST:
             return False
-        if not self._dialect.REPLAY_RULES.refuses_replayable(answer.body):
+        if not self._dialect.replay_rules.refuses_replayable(answer.body):
             return False
 
         self._ports.reasoning.note_refusal(self._replayable_maker)

@@ -98,7 +98,7 @@ class RequestPreparer:
         @cache
         def build(maker: str) -> RequestVariants:
             adapted = {
-                index: dialect.REPLAY_RULES.adapt(messages, maker)
+                index: dialect.replay_rules.adapt(messages, maker)
                 for index, messages in hidden.items()
             }
             return dialect.build_request(view, catalog, Additions(adapted, text))
@@ -116,17 +116,17 @@ class RequestPreparer:
         view, dialect = incoming.view, incoming.dialect
         found = await self._continuity.find_hidden_rounds(incoming, _session(incoming), None)
         hidden = {
-            index: dialect.REPLAY_RULES.adapt(messages, "") for index, messages in found.items()
+            index: dialect.replay_rules.adapt(messages, "") for index, messages in found.items()
         }
 
-        insert = partial(insert_hidden_rounds, view.body, dialect.TRANSCRIPT, hidden)
+        insert = partial(insert_hidden_rounds, view.body, dialect.transcript, hidden)
         body = await compute(len(view.body), insert)
         return replace(incoming, view=replace(view, body=body), woven=b",".join(hidden.values()))
 
     def _catalog(self, incoming: DialectRequest) -> ToolCatalog:
         """Return the tools that a request is offered."""
         agent, view, predecessor = incoming.agent, incoming.view, incoming.predecessor
-        room = incoming.dialect.MAX_TOOLS - len(view.declared_tools)
+        room = incoming.dialect.max_tools - len(view.declared_tools)
         earlier = frozenset(predecessor.managed_names if predecessor is not None else ())
 
         key = (agent.id, frozenset(view.declared_tools), room, view.declares_elsewhere, earlier)
@@ -284,7 +284,7 @@ class TurnPipeline:
             purpose="count" if incoming.only_counts else purpose,
             kept=incoming.predecessor,
             named_object=incoming.named_object,
-            gives=None if incoming.only_counts else incoming.dialect.ANSWER_SHAPE,
+            gives=None if incoming.only_counts else incoming.dialect.answer_shape,
             kept_as=describe_forwarded(incoming, _session(incoming)),
             admission=admission,
         )
@@ -323,7 +323,7 @@ class TurnPipeline:
                     return entered
                 running = entered
 
-        return await attend(running, self._settings.pace(incoming.dialect.NAME))
+        return await attend(running, self._settings.pace(incoming.dialect.keepalive_setting))
 
     async def _enter_conversation(
         self, incoming: DialectRequest, known_by: RequestFingerprint

@@ -157,7 +157,7 @@ class RunningTurn:
 
         Those of hidden rounds are among them.
         """
-        context, shape = self.context, self.context.dialect.ANSWER_SHAPE
+        context, shape = self.context, self.context.dialect.answer_shape
         documents = [past.response.body for past in outcome.rounds]
         if isinstance(outcome, Deliver):
             documents.append(outcome.response.body)
@@ -251,7 +251,7 @@ class RunningTurn:
         """Store the hidden rounds of an answer; return the anchor by which they are found again."""
         context = self.context
         hidden = context.dialect.write_hidden_rounds(outcome.rounds, replayed=True)
-        for loss in context.dialect.REPLAY_RULES.find_losses(outcome.rounds, replayed=True):
+        for loss in context.dialect.replay_rules.find_losses(outcome.rounds, replayed=True):
             self._recorder.log_intervention(context, loss)
 
         anchor = context.dialect.response_anchor(

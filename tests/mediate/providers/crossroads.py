@@ -17,9 +17,9 @@ from claw_contract.secret import Secret
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.model_policy import Candidate
 from claw_mediate.core.types import ModelResponse, TurnLimits
-from claw_mediate.dialects.anthropic import messages as anthropic_messages
+from claw_mediate.dialects.anthropic import DIALECT as ANTHROPIC_MESSAGES
 from claw_mediate.dialects.base import Dialect
-from claw_mediate.dialects.openai import chat as openai_chat
+from claw_mediate.dialects.openai import DIALECT as OPENAI_CHAT
 from claw_mediate.providers.failover import (
     ModelCall,
     ProviderFailover,
@@ -35,8 +35,8 @@ from tests.peers import Answer, Provider
 from tests.wires import Wire, anthropic, openai
 
 SIDES: dict[ApiFormat, tuple[Wire, Dialect]] = {
-    "openai": (openai, openai_chat),
-    "anthropic": (anthropic, anthropic_messages),
+    "openai": (openai, OPENAI_CHAT),
+    "anthropic": (anthropic, ANTHROPIC_MESSAGES),
 }
 
 
