@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -30,7 +31,7 @@ from claw_mediate.providers.live_reply import FlowLimits, LiveCall
 from claw_mediate.turns.context import PreparedRequest
 from claw_mediate.turns.model_call import ModelCalls, Progress
 from claw_mediate.turns.ports import LivePort, Ports
-from claw_mediate.turns.replayable import ReplayableReasoning
+from claw_mediate.turns.provider_memory import ReplayableReasoning
 from tests.mediate.any_reply import CATALOG, DIALECTS, WIRES
 from tests.mediate.providers.live import Sink
 from tests.waiting import eventually_async
@@ -296,3 +297,47 @@ async def test_the_headers_of_the_first_reply_are_there_before_its_text() -> Non
     calls, progress, _ = live_calls(provider, Sink(), Clock(), FlowLimits())
     for number in (1, 2):
         assert isinstance(await calls.ask(ask(), number), ModelResponse)
+
+
+@pytest.mark.requirement("live:stream-usage-refused")
+@pytest.mark.parametrize("status", [400, 422])
+async def test_a_provider_that_refuses_stream_options_is_asked_without_them_from_then_on(
+    status: int,
+) -> None:
+    refusal = ProviderResponse(status, "application/json", b"no stream_options here")
+    dialect = dataclasses.replace(
+        DIALECTS["openai"],
+        without_stream_usage=lambda _body: b"{}",
+        refuses_stream_usage=lambda error: b"stream_options" in error,
+    )
+    sent: list[bytes] = []
+
+    async def post(call: ModelCall) -> ModelResult:
+        body = call.body_for("own/m")
+        sent.append(body)
+        return hello() if body == b"{}" else refusal
+
+    wire = WIRES["openai"]
+    request = wire.request([wire.user("Go")], [], stream=True, more={})
+    view = dialect.read_request(json.dumps(request).encode())
+    variants = dialect.build_request(view, CATALOG, Additions())
+    ports = Ports(post, no_tools, lambda: 5.0, live=LivePort(Sink()))
+    prepared = PreparedRequest(CATALOG, lambda _: variants, first="own/m")
+    calls = ModelCalls(dialect, prepared, ports, Progress(), TurnClock(ports.now))
+
+    for number in (1, 2):
+        assert isinstance(await calls.ask(ask(), number), ModelResponse)
+    assert [body == b"{}" for body in sent] == [False, True, True]
+
+
+@pytest.mark.requirement("live:stream-usage-refused")
+async def test_any_other_refusal_is_passed_on() -> None:
+    refusal = ProviderResponse(400, "application/json", b"your fault")
+
+    async def play(_live: LiveCall) -> ModelResult:
+        return refusal
+
+    provider = LiveProvider(play)
+    calls, _, _ = live_calls(provider, Sink(), Clock(), FlowLimits())
+    assert isinstance(await calls.ask(ask(), 1), ModelFailed)
+    assert len(provider.limits) == 1
