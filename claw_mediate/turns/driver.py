@@ -79,7 +79,7 @@ class TurnDriver:
         if command.rounds:
             last = command.rounds[-1]
             await self._ports.note_progress(last.response, last.results)
-        self.progress.set_waiting(number, "model")
+        self.progress.set_waiting(number)
 
         answer = await self._model.ask(command, number)
         if isinstance(answer, ModelFailed):
@@ -115,7 +115,7 @@ class TurnDriver:
         When the runner leaves, cancel reads, and let writes in flight finish.
         """
         self.progress.committed.set()
-        self.progress.set_waiting(command.round, ",".join(call.canonical for call in command.calls))
+        self.progress.set_waiting(command.round, [call.canonical for call in command.calls])
 
         tasks = {asyncio.ensure_future(self._run(command, call)): call for call in command.calls}
         try:
