@@ -34,7 +34,7 @@ class ReplayableReasoning:
 
 
 class StreamUsageRefusals:
-    """A memory of those that refuse a request for the usage of a stream (docs/spec/live.md)."""
+    """A memory of those that refuse a request for the usage of a stream."""
 
     def __init__(self) -> None:
         self._makers: set[str] = set()
