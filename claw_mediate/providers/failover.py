@@ -117,7 +117,7 @@ class CutReply(msgspec.Struct, frozen=True):
     is_cut: bool
     """True if the reply has no end, so that the runner's stream gets none; else it gets an error.
 
-    (docs/spec/live-streaming.md section 9)
+    (docs/spec/mediation.md section 6)
     """
     error: bytes | None = None  # The body of the error that the provider told
     usage: bytes | None = None  # The usage that the provider told so far, as JSON
@@ -239,11 +239,10 @@ async def _read_live(live: LiveCall, response: Response) -> ProviderResponse:
     headers = runner_headers(response.headers.items())
     live.on_head(headers)
     try:
-        status = HTTPStatus.OK
         body = await read_reply(response, live)
     except FailedResponseError as error:
-        status, body = HTTPStatus(error.status), error.body
-    return ProviderResponse(status, "application/json", body, "", headers)
+        return ProviderResponse(error.status, "application/json", error.body, "", headers)
+    return ProviderResponse(HTTPStatus.OK, "application/json", body, "", headers)
 
 
 _MAX_RETRIES = 2
@@ -459,11 +458,13 @@ class ProviderFailover:
             return await self._try_keys(route, call)
 
         try:
-            async with asyncio.timeout(seconds) as timeout:
-                if call.live is not None:
-                    # A model that thinks long is not failed over.
-                    call.live.on_event = partial(lift_timeout, timeout)
-                return await self._try_keys(route, call)
+            async with asyncio.timeout(seconds) as limit:
+                if call.live is None:
+                    return await self._try_keys(route, call)
+
+                # A model that thinks long is not failed over.
+                with call.live.on_first_event(partial(lift_timeout, limit)):
+                    return await self._try_keys(route, call)
         except TimeoutError:
             name = route.candidate.provider.name
             return TransportFailure(TIMEOUT, f"the provider {name!r} did not answer in time")

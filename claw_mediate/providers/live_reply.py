@@ -1,6 +1,6 @@
 """One streamed reply of a provider: it is shown while it comes, and put together.
 
-Its time and its size have limits of their own (docs/spec/live-streaming.md sections 3 and 8):
+Its time and its size have limits of their own (docs/spec/mediation.md section 6):
 
     from                                   to                    at most
     ─────────────────────────────────────  ────────────────────  ──────────────────────────────────
@@ -17,9 +17,11 @@ The first two are bounded by the callers, which are told of the events that end 
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
+
+import httpx2
 
 from claw_contract.sse import EventTooLongError, SseEvent, SseReader
 from claw_mediate.core.reply_events import ReplyEvent
@@ -36,6 +38,8 @@ MAX_HELD_BYTES: Final = 8 * 1024 * 1024  # From its first call on
 _MAX_REPEATED_BYTES: Final = 4 * MAX_REPLY_BYTES
 """Bytes of the events that say again what was said: Responses tells each text four times more."""
 _REPEATING: Final = frozenset({"closing", "end"})
+_END_SECONDS: Final = 0.05
+_MAX_END_BYTES: Final = 64 * 1024  # Of what may follow a reply that is over
 _EVENT_STREAM: Final = "text/event-stream"
 
 
@@ -87,13 +91,26 @@ class LiveCall:
         self.limits = limits
         self.on_head = on_head
         self.on_shown = on_shown
-        self.on_event: Callable[[], None] = _ignore
-        """Called with the first event of each attempt."""
-
+        self._on_event: Callable[[], None] | None = None
         self.usage: bytes | None = None
         """The usage that the last reply without an end has told, as JSON."""
         self.was_streamed = False
         """True if the last reply came as a stream, and not as one JSON body."""
+
+    @contextmanager
+    def on_first_event(self, listen: Callable[[], None]) -> Iterator[None]:
+        """Call ``listen`` with the first event that comes in this context."""
+        self._on_event = listen
+        try:
+            yield
+        finally:
+            self._on_event = None
+
+    def note_event(self) -> None:
+        """Note that an event has come."""
+        if self._on_event is not None:
+            self._on_event()
+            self._on_event = None
 
 
 def is_event_stream(response: Response) -> bool:
@@ -127,13 +144,16 @@ async def _read_events(response: Response, live: LiveCall, assembler: Assembler)
     """Read a stream to its end; return the size of the reply, about."""
     feed = _EventFeed(live, assembler)
     timer = _FlowTimer(live.limits)
+    chunks = response.aiter_bytes()
     try:
         async with asyncio.timeout(None) as timeout:
             with timer.run(timeout):
-                async for chunk in response.aiter_bytes():
+                async for chunk in chunks:
                     events = feed.take(chunk)
                     if events:
                         await _show(live, events, timer)
+                    if assembler.is_over:
+                        break
     except TimeoutError:
         # A provider may say everything and leave its stream open.
         if not assembler.is_whole:
@@ -141,7 +161,20 @@ async def _read_events(response: Response, live: LiveCall, assembler: Assembler)
 
     if not assembler.is_whole:
         raise BrokenReplyError(BROKE_OFF)
+    if assembler.is_over:
+        await _read_end(chunks)
     return feed.size
+
+
+async def _read_end(chunks: AsyncIterator[bytes]) -> None:
+    """Read what is left of a stream if it comes at once, so that its connection can be reused."""
+    with suppress(TimeoutError, httpx2.HTTPError):
+        async with asyncio.timeout(_END_SECONDS):
+            size = 0
+            async for chunk in chunks:
+                size += len(chunk)
+                if size > _MAX_END_BYTES:
+                    return
 
 
 async def _show(live: LiveCall, events: Sequence[ReplyEvent], timer: "_FlowTimer") -> None:
@@ -164,7 +197,6 @@ class _EventFeed:
         self._live = live
         self._assembler = assembler
         self._reader = SseReader(MAX_REPLY_BYTES)
-        self._has_event = False
         self._has_call = False
         self._held = 0
         self._repeated = 0
@@ -179,9 +211,7 @@ class _EventFeed:
         told: list[ReplyEvent] = []
         try:
             for event in self._reader.feed(chunk):
-                if not self._has_event:
-                    self._has_event = True
-                    self._live.on_event()
+                self._live.note_event()
                 told += self._take_event(event)
         except EventTooLongError:
             raise ReplyTooLargeError from None

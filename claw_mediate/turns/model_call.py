@@ -32,6 +32,7 @@ from claw_mediate.turns.ports import LivePort, Ports
 from claw_mediate.turns.recorder import read_usage
 
 _ERRORS = range(HTTPStatus.BAD_REQUEST, 600)
+_REFUSALS = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
 _MAX_ERROR_TEXT = 1000  # Characters of a provider's own words in an error of ours
 
 
@@ -86,6 +87,8 @@ class ModelCalls:
 
         Such responses can be sent back whole. It is "" where none are asked for.
         """
+        self._usage_maker = ""
+        """The provider and model that this model call asks for the usage of its stream."""
         self._reported: set[str] = set()
 
     async def ask(self, command: AskModel, number: int) -> ModelResponse | ModelFailed:
@@ -100,6 +103,7 @@ class ModelCalls:
                 now = self._clock.now()
                 return ModelFailed(status, code, message, now, retry_after=retry_after)
             case CutReply():
+                self.lost_usage = read_usage(answer.usage) or {}
                 return _cut_reply(answer, self._clock.now())
             case _:
                 assert_never(answer)
@@ -140,8 +144,8 @@ class ModelCalls:
 
     async def _post(self, call: ModelCall) -> ModelResult:
         answer = await self._ports.model(call)
-        if isinstance(answer, ProviderResponse) and self._must_ask_again(answer):
-            return await self._ports.model(call)
+        while isinstance(answer, ProviderResponse) and self._must_ask_again(answer):
+            answer = await self._ports.model(call)
         return answer
 
     async def _post_live(
@@ -161,18 +165,17 @@ class ModelCalls:
         flow_left = port.limits.total - self._clock.stopped_seconds
         limits = port.limits._replace(total=max(flow_left, 0.0))
         live = LiveCall(port.sink, limits, on_head=self._note_head, on_shown=on_shown)
-        is_whole = False
         port.on_ask()
         try:
             answer = await self._post(replace(call, live=live))
-            is_whole = isinstance(answer, ModelResponse)
-        finally:  # also if the runner has left
+        except asyncio.CancelledError:  # the runner has left, or the turn's time is over
+            unknown: JsonObject | None = {} if port.sink.has_shown else None
+            self.lost_usage = read_usage(live.usage) or unknown
+            raise
+        finally:
             self._clock.start()
-            if not is_whole:
-                unknown: JsonObject | None = {} if port.sink.has_shown else None
-                self.lost_usage = read_usage(live.usage) or unknown
 
-        if is_whole and not live.was_streamed:
+        if isinstance(answer, ModelResponse) and not live.was_streamed:
             port.on_json_body()
         return answer
 
@@ -207,6 +210,13 @@ class ModelCalls:
             request = self._prepared.build(maker)(command.tool_use)
             body = self._dialect.write_request(request, hidden)
 
+        self._usage_maker = ""
+        if self._ports.live is not None:
+            if maker in self._ports.live.usage_refusals:
+                body = self._dialect.without_stream_usage(body)
+            else:
+                self._usage_maker = maker
+
         if not self._ports.reasoning.is_asked_for(maker):
             self._replayable_maker = ""
             return body
@@ -234,10 +244,23 @@ class ModelCalls:
         return hidden
 
     def _must_ask_again(self, answer: ProviderResponse) -> bool:
-        """Return whether a request was refused only because it asked for replayable responses.
+        """Return whether a request was refused only for what it need not ask for.
 
-        Then this provider and model are not asked for them any more, so the call may succeed.
+        Then this provider and model are not asked for that any more, so the call may succeed.
         """
+        return self._refuses_usage(answer) or self._refuses_replayable(answer)
+
+    def _refuses_usage(self, answer: ProviderResponse) -> bool:
+        live = self._ports.live
+        if live is None or not self._usage_maker or answer.status not in _REFUSALS:
+            return False
+        if not self._dialect.refuses_stream_usage(answer.body):
+            return False
+
+        live.usage_refusals.note(self._usage_maker)
+        return True
+
+    def _refuses_replayable(self, answer: ProviderResponse) -> bool:
         if not self._replayable_maker or answer.status != HTTPStatus.BAD_REQUEST:
             return False
         if not self._dialect.replay_rules.refuses_replayable(answer.body):

@@ -18,8 +18,8 @@ from claw_mediate.tools.executor import ToolExecutor
 from claw_mediate.turns.budgets import Budgets
 from claw_mediate.turns.continuity import Continuity
 from claw_mediate.turns.kept.provider_objects import Owners
+from claw_mediate.turns.provider_memory import ReplayableReasoning, StreamUsageRefusals
 from claw_mediate.turns.recorder import Recorder
-from claw_mediate.turns.replayable import ReplayableReasoning
 from claw_state.journal import Journal
 
 type Model = Callable[[ModelCall], Awaitable[ModelResult]]
@@ -44,6 +44,7 @@ class LivePort(msgspec.Struct, frozen=True):
     """Told that the provider answered a request for a stream with one JSON body."""
     on_ask: Callable[[], None] = lambda: None
     """Told that a model call is about to be sent."""
+    usage_refusals: StreamUsageRefusals = msgspec.field(default_factory=StreamUsageRefusals)
 
 
 class Ports(msgspec.Struct, frozen=True):

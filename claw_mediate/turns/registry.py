@@ -27,7 +27,7 @@ from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.context import TurnContext
 from claw_mediate.turns.driver import TurnDriver
 from claw_mediate.turns.ports import LivePort, Ports, TurnParts
-from claw_mediate.turns.replayable import ReplayableReasoning
+from claw_mediate.turns.provider_memory import ReplayableReasoning, StreamUsageRefusals
 from claw_mediate.turns.run import RunningTurn
 from claw_state.lease import LEASE_SECONDS
 from claw_state.url import StoreError
@@ -50,6 +50,7 @@ class TurnRegistry:
         self._recorder = parts.recorder
         self.journal = parts.journal
         self._reasoning = ReplayableReasoning()
+        self._usage_refusals = StreamUsageRefusals()
         self._turns: dict[tuple[str, str], RunningTurn] = {}
         self._heartbeat: asyncio.Task[None] | None = None
 
@@ -175,7 +176,9 @@ class TurnRegistry:
         if stream is None or not context.view.is_live:
             return None
         on_json_body = partial(self._recorder.log_live_fallback, context, "json_body")
-        return LivePort(stream, self._flow_limits, on_json_body, stream.note_asked)
+        return LivePort(
+            stream, self._flow_limits, on_json_body, stream.note_asked, self._usage_refusals
+        )
 
 
 def _open_stream(context: TurnContext) -> AnswerStream:
