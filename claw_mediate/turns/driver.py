@@ -39,14 +39,24 @@ class Progress:
     """The state of a running turn that its runner is shown while it waits."""
 
     def __init__(self) -> None:
-        self.note = "claw round=1 waiting=model"
+        self._round = 1
+        self._tools: tuple[str, ...] = ()
         self.committed = asyncio.Event()
         """Set when the turn is past the point where its status is fixed."""
         self.headers: tuple[tuple[str, str], ...] = ()
         """Those of the last response of the model that the runner may see."""
 
-    def set_waiting(self, round_number: int, what: str) -> None:
-        self.note = f"claw round={round_number} waiting={what}"
+    def set_waiting(self, round_number: int, tools: Sequence[str] = ()) -> None:
+        """Note that the turn waits for these tools, or for the model if there are none."""
+        self._round = round_number
+        self._tools = tuple(tools)
+
+    def note(self, *, names_tools: bool) -> str:
+        """Return what the turn waits for, in one line."""
+        waiting = "model"
+        if self._tools:
+            waiting = ",".join(self._tools) if names_tools else "tool"
+        return f"claw round={self._round} waiting={waiting}"
 
 
 class TurnDriver:
@@ -91,7 +101,7 @@ class TurnDriver:
         if command.rounds:
             last = command.rounds[-1]
             await self._ports.note_progress(last.response, last.results)
-        self.progress.set_waiting(number, "model")
+        self.progress.set_waiting(number)
 
         answer = await self._model.ask(command, number)
         if isinstance(answer, ModelFailed):
@@ -127,7 +137,7 @@ class TurnDriver:
         When the runner leaves, cancel reads, and let writes in flight finish.
         """
         self.progress.committed.set()
-        self.progress.set_waiting(command.round, ",".join(call.canonical for call in command.calls))
+        self.progress.set_waiting(command.round, [call.canonical for call in command.calls])
 
         tasks = {asyncio.ensure_future(self._run(command, call)): call for call in command.calls}
         try:

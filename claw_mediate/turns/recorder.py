@@ -6,10 +6,12 @@ from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any
 
+from msgspec.structs import replace
+
 from claw_contract.base import JsonObject
 from claw_contract.history import UsageRecord
 from claw_contract.interventions import CALL_INTERVENTIONS, ROUND_INTERVENTIONS
-from claw_contract.log import EventType, ModelCallRecord
+from claw_contract.log import CutPlace, EventType, FallbackReason, ModelCallRecord
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.redaction.stream import redact_stream
 from claw_mediate.agents.directory import Agent
@@ -47,15 +49,18 @@ from claw_mediate.telemetry.history import (
 from claw_mediate.telemetry.timing import Timings
 from claw_mediate.turns.budgets import Budgets
 from claw_mediate.turns.checkpoint import ReplayStats
-from claw_mediate.turns.context import RequestContext, TurnContext, TurnResult
+from claw_mediate.turns.context import RequestContext, StreamFigures, TurnContext, TurnResult
 
 _UNKNOWN_COST = Cost(None)
 
 
-def tool_trace(rounds: Sequence[Round], redactor: Redactor) -> list[JsonObject]:
+def tool_trace(
+    rounds: Sequence[Round], redactor: Redactor, shown: Sequence[int] = ()
+) -> list[JsonObject]:
     """Return the record of every round that the proxy answered, also of rejected ones.
 
-    Each is a ``claw_contract.history.RoundRecord``.
+    Each is a ``claw_contract.history.RoundRecord``. ``shown``: the characters that each reply of
+    the turn has shown, from the first one on.
     """
     trace: list[JsonObject] = []
     for past in rounds:
@@ -66,6 +71,8 @@ def tool_trace(rounds: Sequence[Round], redactor: Redactor) -> list[JsonObject]:
         }
         if past.response.usage:
             record["round_usage"] = _token_counts(past.response.usage)
+        if any(shown[past.number - 1 : past.number]):
+            record["shown"] = shown[past.number - 1]
         trace.append(record)
     return trace
 
@@ -296,6 +303,10 @@ class Recorder:
         for past in rounds:
             self._log_round(context, past)
 
+        if context.view.stream and result.stream is None:
+            result = replace(result, stream=StreamFigures())
+        shown = result.stream.shown if result.stream is not None else ()
+
         has_run = any(call.ran for past in rounds for call in past.results)
         limit = _body_limit(result, usage, has_run=has_run)
         members = _common_members(context, context.view, result, limit)
@@ -312,7 +323,7 @@ class Recorder:
                 "json": body_for_history(result.body, context.redactor, limit),
             },
             "usage": usage_members(usage),
-            "tool_trace": tool_trace(rounds, context.redactor),
+            "tool_trace": tool_trace(rounds, context.redactor, shown),
         }
         appended = self._append(context, entry, is_retained=result.ok)
         self._log_response(context, result, usage, context.route.stopwatch.timings, appended)
@@ -320,6 +331,14 @@ class Recorder:
     def log_intervention(self, context: TurnContext, name: str) -> None:
         """Log that the runner's answer is not all that the model said."""
         self._event(context, "intervention", intervention=name)
+
+    def log_live_fallback(self, context: TurnContext, reason: FallbackReason) -> None:
+        """Log that a turn that was to stream live is buffered."""
+        self._event(context, "live_fallback", reason=reason)
+
+    def log_live_cut(self, context: TurnContext, where: CutPlace, code: str) -> None:
+        """Log that a live stream ends without its protocol's end."""
+        self._event(context, "live_cut", where=where, code=code)
 
     def log_fault(self, context: RequestContext, error: Exception) -> None:
         """Log a fault of ours by its type only, since its text may hold anything."""
@@ -385,6 +404,7 @@ class Recorder:
         error: dict[str, str] = {}
         if result.code is not None:
             error = {"error": result.code}
+        stream = _stream_members(result.stream) if result.stream is not None else {}
 
         self._event(
             context,
@@ -402,6 +422,7 @@ class Recorder:
             model_calls=[call.model_dump() for call in timings.model_calls],
             overhead_ms=timings.own_ms,
             **history,
+            **stream,
             **error,
         )
 
@@ -441,6 +462,21 @@ class Recorder:
         if appended.has_rotated:
             return {"history_hash": appended.hash, "history_rotated": True}
         return {"history_hash": appended.hash}
+
+
+def _stream_members(figures: StreamFigures) -> JsonObject:
+    """Return what the last event of a turn says of its stream: of a live one all that is known."""
+    members: JsonObject = {"stream_mode": figures.mode}
+    if figures.mode == "buffered":
+        return members
+
+    times = {
+        "ttft_ms": figures.ttft_ms,
+        "upstream_ttft_ms": figures.upstream_ttft_ms,
+        "held_ms": figures.held_ms,
+    }
+    known = {name: time for name, time in times.items() if time is not None}
+    return {**members, **known, "shown_rounds": figures.shown_rounds}
 
 
 def _sent_body(context: TurnContext, limit: int) -> Any:
