@@ -9,12 +9,14 @@ import msgspec
 from claw_contract.base import JsonObject
 from claw_mediate.core.continuity import Evidence
 from claw_mediate.core.json_pieces import join_pieces
+from claw_mediate.core.live import Reasoning
 from claw_mediate.core.object_ids import AnswerShape
 from claw_mediate.core.reply_events import ReplyEvent
 from claw_mediate.core.session_id import NO_HINTS, SessionHints
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import ModelResponse, Round, ToolUse
 from claw_mediate.dialects.kept import KeptReferences
+from claw_mediate.dialects.streams import Assembler, OwnOpening, StreamWriter
 from claw_state.continuity import Anchor
 
 MAX_MESSAGES = 50_000  # A request with more is no conversation
@@ -162,20 +164,9 @@ class ProviderRequest(msgspec.Struct, frozen=True):
         return join_pieces([self.head, comma, b",".join(messages), self.tail])
 
 
-class StreamOpening(msgspec.Struct, frozen=True):
-    """The head of a stream that begins before its response is there."""
-
-    id: str  # Of the response, in the whole stream
-    model: str
-    created: int
-    beats: int = 0  # Keepalives of the native kind that were sent before
-
-
 type RequestVariants = Callable[[ToolUse], ProviderRequest]
 """Returns the request with the managed tools, for a use of tools."""
 
-
-type Keepalive = Literal["comment", "native"]
 
 TERMINAL_TEXT = "Done."
 """The text of a turn that a tool ended, if the model said nothing.
@@ -266,14 +257,8 @@ class ResponseAnchor(Protocol):
         """Return the anchor by which this response's hidden rounds are found again."""
 
 
-class WriteStream(Protocol):
-    def __call__(
-        self, body: bytes, request: RunnerRequest, opening: StreamOpening | None = None, /
-    ) -> Iterator[bytes]:
-        """Yield a body of ``write_response`` as one well-formed stream of events.
-
-        ``opening``: the head of the stream, if it has begun already.
-        """
+def _flows(_request: RunnerRequest) -> Reasoning:
+    return "flows"
 
 
 def _leave_as_it_is(body: bytes) -> bytes:
@@ -323,11 +308,14 @@ class Dialect:
     error_body: Callable[[bytes], bytes | None]
     """Returns a provider's error body as one line of JSON; None if it has not the shape."""
 
-    stream: WriteStream
-    keepalive: Callable[[str, Keepalive, StreamOpening], bytes]
-    """Returns an event that only says that the turn is alive: of a note, and of a kind."""
-    stream_error: Callable[[bytes, StreamOpening], bytes]
-    """Returns the events of an error that comes after the headers. It is given an error body."""
+    tell: Callable[[bytes, RunnerRequest], Iterator[ReplyEvent]]
+    """Returns the events of a body of ``write_response``."""
+    writer: Callable[[RunnerRequest, OwnOpening], StreamWriter]
+    """Returns the writer of a new stream."""
+    assembler: Callable[[], Assembler]
+    """Returns what puts a provider's stream together."""
+    reasoning_of: Callable[[RunnerRequest], Reasoning] = _flows
+    """Returns whether a reply's reasoning may be shown before more of the reply has come."""
 
     without_stream_usage: Callable[[bytes], bytes] = _leave_as_it_is
     """Returns a request for a stream that does not ask for its usage."""

@@ -4,14 +4,16 @@ Both speak ``ReplyEvent``. Buffered answers are told as events of their body, so
 has one writer.
 """
 
-from collections.abc import Sequence
-from typing import Literal, Protocol
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
 from claw_contract.sse import SseEvent
 from claw_mediate.core.reply_events import ReplyEvent
-from claw_mediate.dialects.base import FailedResponseError
+
+if TYPE_CHECKING:
+    from claw_mediate.dialects.base import Dialect, FailedResponseError, RunnerRequest
 
 type Keepalive = Literal["comment", "native"]
 
@@ -88,7 +90,7 @@ class Assembler(Protocol):
         """
 
     @property
-    def error(self) -> FailedResponseError | None:
+    def error(self) -> "FailedResponseError | None":
         """Return the failure that the stream told of; None if there was none.
 
         Its body has the form of an error body of this protocol.
@@ -123,3 +125,12 @@ class ReplySink(Protocol):
     @property
     def has_shown(self) -> bool:
         """True if the runner has something of this reply, so that it can't be asked for again."""
+
+
+def write_stream(dialect: "Dialect", body: bytes, request: "RunnerRequest") -> Iterator[bytes]:
+    """Yield a body of ``write_response`` as one well-formed stream of events."""
+    writer = dialect.writer(request, OwnOpening("", request.model, 0))
+    for event in dialect.tell(body, request):
+        chunk = writer.write(event)
+        if chunk:
+            yield chunk

@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
-from claw_contract.redaction.window import TextWindow
 from msgspec.structs import replace
 
 from claw_contract.log import CutPlace
 from claw_contract.redaction.redactor import Redactor
+from claw_contract.redaction.window import TextWindow
 from claw_mediate.core.http import KeepaliveChunk
 from claw_mediate.core.live import Reasoning, ReplyGate, until_first_call
 from claw_mediate.core.reply_events import EventKind, ReplyEvent
@@ -51,6 +51,9 @@ class StreamForm(NamedTuple):
 
     def tell(self, body: bytes) -> Iterator[ReplyEvent]:
         return self.dialect.tell(body, self.view)
+
+    def unseal(self, closing: ReplyEvent) -> ReplyEvent:
+        return self.dialect.replay_rules.unseal(closing)
 
     def writer(self) -> StreamWriter:
         return self.dialect.writer(self.view, self.own)
@@ -100,7 +103,7 @@ class AnswerStream:
         self._held_since: float | None = None
         self._gate = self._new_gate()
         self._is_marked = False  # True if the log knows that this reply began
-        self._end: ReplyEvent | None = None
+        self._ends: list[ReplyEvent] = []
         self._last_kind: EventKind = "opening"
         self._opening_id = ""  # Of the reply that was shown first
         self.shown_replies: list[ShownReply] = []
@@ -257,7 +260,9 @@ class AnswerStream:
             gate = self._gate
             shown = ShownReply(past.number, gate.shown_characters, len(gate.shown_pieces))
             self.shown_replies.append(shown)
-            self._open_closings = gate.open_closings(self._form.tell(past.response.body))
+            told = self._form.tell(past.response.body)
+            # What they end has led to nothing that is shown.
+            self._open_closings = [*map(self._form.unseal, gate.open_closings(told))]
             self._gate = self._new_gate()
         self.wake()
 
@@ -276,16 +281,17 @@ class AnswerStream:
 
         for event in self._gate.rest(told):
             if event.kind == "end":
-                self._end = event
+                self._ends.append(event)
             elif is_told or (event.kind == "opening" and not self.has_shown_anything):
                 self._add(event)
         self.wake()
 
     def finish(self) -> None:
         """Add the end, after which the stream is over."""
-        assert self._end is not None
+        assert self._ends
         self._add_open_closings()
-        self._log.add(self._end)
+        for event in self._ends:
+            self._log.add(event)
         self.wake()
 
     def answer(self, body: bytes) -> bytes:

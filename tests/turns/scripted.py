@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from claw_contract.sse import SseReader
 from claw_mediate.core import tool_result
 from claw_mediate.core.types import ModelResponse, ToolCall, ToolResult
 from claw_mediate.providers.failover import (
@@ -25,8 +24,10 @@ from claw_mediate.providers.failover import (
     TransportFailure,
     parse_response,
 )
+from claw_mediate.providers.live_reply import read_reply
 from claw_mediate.providers.routing import Route
 from claw_mediate.tools.managed_call import CallContext
+from tests.turns.streamed_response import StreamedResponse
 from tests.wires import Body, Made
 
 if TYPE_CHECKING:
@@ -118,7 +119,10 @@ class Model:
         if not isinstance(answer, ProviderResponse) or answer.status != HTTPStatus.OK:
             return answer
 
-        body = await read_reply(Streamed(self.desk.wire.streamed(answer.body)), call.live)
+        call.live.was_streamed = True
+        call.live.on_head(answer.headers)
+        streamed = StreamedResponse(self.desk.wire.streamed(answer.body))
+        body = await read_reply(streamed, call.live)  # type: ignore[arg-type]
         return replace(answer, body=body)
 
     def _said(

@@ -4,6 +4,8 @@ from typing import Final
 
 from claw_mediate.dialects.base import Dialect, ReplayRules
 from claw_mediate.dialects.openai import request, response, stream
+from claw_mediate.dialects.openai.assemble import ChatAssembler
+from claw_mediate.dialects.openai.writer import ChatWriter
 
 DIALECT: Final = Dialect(
     name="openai-chat",
@@ -24,7 +26,7 @@ DIALECT: Final = Dialect(
     summarize=response.summarize,
     response_anchor=response.response_anchor,
     error_body=response.error_body,
-    stream=stream.stream,
-    keepalive=stream.keepalive,
-    stream_error=stream.stream_error,
+    tell=stream.tell,
+    writer=ChatWriter,
+    assembler=ChatAssembler,
 )
