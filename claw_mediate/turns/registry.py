@@ -59,7 +59,9 @@ class TurnRegistry:
 
     def find(self, agent_id: str, fingerprint: str) -> RunningTurn | None:
         """Return the running turn of an equal request, if there is one."""
-        return self._turns.get((agent_id, fingerprint))
+        running = self._turns.get((agent_id, fingerprint))
+        # The runner of a turn that has just ended may be faster than the callback that removes it.
+        return None if running is None or running.task.done() else running
 
     def find_in(self, agent_id: str, conversation: str) -> RunningTurn | None:
         """Return a running turn of a conversation that the provider keeps, if there is one."""
