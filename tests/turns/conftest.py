@@ -27,7 +27,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     wires = mark.args if (mark := metafunc.definition.get_closest_marker("wires")) else tuple(WIRES)
     if EVERY_FORM or metafunc.definition.get_closest_marker("both_forms"):
-        ways = [f"{wire}-{form}" for wire in wires for form in ("json", "stream")]
+        ways = [f"{wire}-{form}" for wire in wires for form in ("json", "stream", "live")]
     else:
         streaming = HALVES[zlib.crc32(metafunc.function.__name__.encode()) % len(HALVES)]
         ways = [f"{wire}-{'stream' if wire in streaming else 'json'}" for wire in wires]
@@ -40,7 +40,9 @@ async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
     draw the same picture in all of them.
     """
     dialect, way = request.param.split("-")
-    async with opened(Desk(tmp_path, WIRES[dialect], stream=way == "stream")) as made:
+    async with opened(
+        Desk(tmp_path, WIRES[dialect], stream=way != "json", live=way == "live")
+    ) as made:
         yield made
 
 

@@ -76,10 +76,12 @@ DEFAULT_TOOLS = (tool("balance"), tool("quote"), tool("trade", write=True))
 class Desk:
     """The runner's side, and the board on which everything is drawn."""
 
-    def __init__(self, home: Path, wire: Wire, *, stream: bool) -> None:
+    def __init__(self, home: Path, wire: Wire, *, stream: bool, live: bool = False) -> None:
+        """``live``: the agent's streams show what the model writes while it comes."""
         self.home = home
         self.wire = wire
         self.stream = stream
+        self.live = live
         self.agent = "analyst"
         self.lines: list[str] = []
         self.clock = 1000.0
@@ -138,7 +140,8 @@ class Desk:
         directory.mkdir(parents=True, exist_ok=True)
         metadata = {"service": self.agent, "pod": "desk", "token": self.token}
         (directory / "metadata.json").write_text(json.dumps(metadata), encoding="utf-8")
-        manifest = {"version": 1, "tools": tools, "policy": policy}
+        streams = {"stream": "live"} if self.live else {}
+        manifest = {"version": 1, "tools": tools, "policy": streams | policy}
         staged = directory / "tools.staged"
         staged.write_text(json.dumps(manifest), encoding="utf-8")
         staged.rename(directory / "tools.json")
