@@ -319,5 +319,5 @@ def _with_id(item: bytes, item_id: str) -> bytes:
 
 
 def _compact(item: bytes) -> bytes:
-    """Return an item as it is compared: without white space between its members."""
-    return msgspec.json.encode(as_raw(split_object(item)))
+    """Return an item as it is compared: without line breaks, and spaces between its members."""
+    return msgspec.json.encode(as_raw(split_object(without_line_breaks(item))))
