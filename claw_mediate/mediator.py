@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from claw_contract.content_coding import DecodingError
 from claw_contract.known_providers import KEY_VARIABLES
+from claw_contract.manifest import TOTAL_TIMEOUT_MS
 from claw_contract.redaction.redactor import LongTextError, Redactor
 from claw_contract.secret import Secret
 from claw_mediate import reload
@@ -457,6 +458,13 @@ class Mediator:
         """Send the MCP clients that only listen to the mediator of the new settings."""
         self._broker.end_streams()
 
+    def longest_turn(self) -> float:
+        """Return how many seconds a turn may take: its own time, and that in which replies flow."""
+        own_time = TOTAL_TIMEOUT_MS / 1000
+        for agent in self._readable_agents():
+            own_time = max(own_time, agent.limits.total_seconds)
+        return self._settings.live_max + own_time
+
     async def finish(self, seconds: float) -> None:
         """Let running turns end for ``seconds``, then cancel them."""
         await asyncio.gather(self._turns.finish(seconds), self._broker.finish(seconds))
@@ -478,13 +486,18 @@ class Mediator:
         """Return the redactor of all secrets of the pod: its providers' and all of its agents'."""
         # No secret is forgotten when its file is gone or can't be read: it may still be valid.
         secrets = set(self.registry.secrets())
-        with suppress(UnreadableDirectoryError):
-            for agent in filter(None, map(self._find_readable, self._agents.ids())):
-                secrets.update(agent.secrets)
+        for agent in self._readable_agents():
+            secrets.update(agent.secrets)
         if not secrets <= self._secrets:
             self._secrets |= secrets
             self._known = Redactor(self._secrets)
         return self._known
+
+    def _readable_agents(self) -> list[Agent]:
+        """Return the agents whose files can be read now."""
+        with suppress(UnreadableDirectoryError):
+            return [*filter(None, map(self._find_readable, self._agents.ids()))]
+        return []
 
     def _find_readable(self, agent_id: str) -> Agent | None:
         """Return an agent, or None for one that can't be read now."""

@@ -259,6 +259,14 @@ class WriteStream(Protocol):
         """
 
 
+def _leave_as_it_is(body: bytes) -> bytes:
+    return body
+
+
+def _is_never(_error: bytes) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """One provider protocol: its limits, and pure functions over its wire."""
@@ -303,3 +311,8 @@ class Dialect:
     """Returns an event that only says that the turn is alive: of a note, and of a kind."""
     stream_error: Callable[[bytes, StreamOpening], bytes]
     """Returns the events of an error that comes after the headers. It is given an error body."""
+
+    without_stream_usage: Callable[[bytes], bytes] = _leave_as_it_is
+    """Returns a request for a stream that does not ask for its usage."""
+    refuses_stream_usage: Callable[[bytes], bool] = _is_never
+    """Returns True if an error of status 400 or 422 is about the usage that was asked for."""

@@ -570,7 +570,10 @@ def _headers_for_model(incoming: DialectRequest) -> list[tuple[str, str]]:
     if has_policy(incoming.agent):
         naming = find_model_headers(own)
         own = [pair for pair in own if pair[0].lower() not in naming]
-    return [*own, ("accept-encoding", "gzip, deflate")]
+
+    # A compressed stream comes in lumps.
+    coding = "identity" if incoming.view.is_live else "gzip, deflate"
+    return [*own, ("accept-encoding", coding)]
 
 
 def _session(incoming: DialectRequest) -> str:

@@ -150,14 +150,15 @@ async def _events(running: RunningTurn, pace: Pace) -> AsyncGenerator[bytes]:
     next_event = time.monotonic() + (_SILENT_SECONDS if is_auto else 0)
     while not task.done():
         now = time.monotonic()
+        note = progress.note(names_tools=pace.names_tools)
         if pace.kind in {"native", "auto"} and now >= next_event:
-            beat = dialect.keepalive(progress.note, "native", opening)
+            beat = dialect.keepalive(note, "native", opening)
             # The first one announces the answer's id, and must arrive.
             yield Keepalive(beat) if opening.beats else beat
             opening = replace(opening, beats=opening.beats + 1)
             next_event = now + (_EVENT_SECONDS if is_auto else 0)
         elif pace.kind in {"comment", "auto"}:
-            yield Keepalive(dialect.keepalive(progress.note, "comment", opening))
+            yield Keepalive(dialect.keepalive(note, "comment", opening))
 
         await asyncio.wait([task], timeout=interval)
 
