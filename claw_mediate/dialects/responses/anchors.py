@@ -30,7 +30,7 @@ from claw_mediate.dialects.openai.wire_types import text_parts, visible_text
 from claw_mediate.dialects.responses.items import REFERENCE, Item, output_text
 from claw_state.continuity import MAX_NAMES, Anchor
 
-_MAX_IDS: Final = MAX_NAMES // 2  # The other half of the names is for calls and a text
+_MAX_IDS: Final = MAX_NAMES // 4  # As many are for calls, and half for reasoning of hidden rounds
 
 
 def answer_anchor(items: Sequence[Item], before: tuple[str, ...]) -> Anchor:
