@@ -77,8 +77,9 @@ from claw_mediate.turns.kept_objects import KeptObjects
 from claw_mediate.turns.other_paths import OtherPaths
 from claw_mediate.turns.passthrough import Passthrough
 from claw_mediate.turns.pipeline import TurnPipeline
+from claw_mediate.turns.ports import Peers, TurnParts
 from claw_mediate.turns.recorder import Recorder
-from claw_mediate.turns.registry import Peers, TurnParts, TurnRegistry
+from claw_mediate.turns.registry import TurnRegistry
 from claw_mediate.workers import worker as workers
 
 

@@ -34,8 +34,8 @@ from claw_mediate.telemetry.event_log import now_rfc3339
 from claw_mediate.tools.managed_call import CallContext
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.context import RequestContext, TurnResult
+from claw_mediate.turns.ports import Peers
 from claw_mediate.turns.recorder import Recorder
-from claw_mediate.turns.registry import Peers
 from claw_state.health import StateUnavailableError
 from claw_state.journal import AttemptKind, Journal, RequestFingerprint, StoredResponse
 from claw_state.url import StoreError

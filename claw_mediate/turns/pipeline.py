@@ -51,8 +51,10 @@ from claw_mediate.turns.idempotency import (
 from claw_mediate.turns.kept.conversation import KeptConversation
 from claw_mediate.turns.kept.records import describe_forwarded
 from claw_mediate.turns.passthrough import ForwardDetails, Passthrough, Purpose, has_policy
-from claw_mediate.turns.registry import RunningTurn, TurnParts, TurnRegistry
+from claw_mediate.turns.ports import TurnParts
+from claw_mediate.turns.registry import TurnRegistry
 from claw_mediate.turns.response import attend, stored_response
+from claw_mediate.turns.run import RunningTurn
 from claw_state.health import StateUnavailableError
 from claw_state.journal import AttemptKind, RequestFingerprint
 from claw_state.ownership import KeptObject

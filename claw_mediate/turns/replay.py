@@ -38,7 +38,8 @@ from claw_mediate.telemetry.event_log import encode_json
 from claw_mediate.telemetry.history import body_for_history
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.context import PreparedRequest
-from claw_mediate.turns.driver import Ports, TurnDriver, drive
+from claw_mediate.turns.driver import TurnDriver, drive
+from claw_mediate.turns.ports import Ports
 from claw_mediate.turns.recorder import tool_trace, usage_members, usage_record
 from claw_state.journal import Journal
 

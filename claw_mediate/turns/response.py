@@ -15,7 +15,7 @@ from claw_mediate.core.http import RunnerResponse, build_error_body, respond
 from claw_mediate.dialects.base import Dialect, RunnerRequest, StreamOpening
 from claw_mediate.settings import Pace
 from claw_mediate.turns.context import TurnContext, TurnResult
-from claw_mediate.turns.registry import RunningTurn
+from claw_mediate.turns.run import RunningTurn
 from claw_state.journal import StoredResponse
 
 _STREAM = [

@@ -25,7 +25,7 @@ from claw_mediate.core.http import Forward, Request, RunnerResponse
 from claw_mediate.mediator import Mediator
 from claw_mediate.settings import Settings
 from claw_mediate.telemetry.event_log import EventLog
-from claw_mediate.turns.registry import Peers
+from claw_mediate.turns.ports import Peers
 from claw_state.url import File
 from tests.events import known
 from tests.settings import default_settings

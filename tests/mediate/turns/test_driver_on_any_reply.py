@@ -19,7 +19,8 @@ from claw_mediate.dialects.base import Additions
 from claw_mediate.providers.failover import ModelCall, ModelResult, ProviderResponse, parse_response
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.context import PreparedRequest
-from claw_mediate.turns.driver import Ports, TurnDriver, drive
+from claw_mediate.turns.driver import TurnDriver, drive
+from claw_mediate.turns.ports import Ports
 from claw_state.journal import RequestFingerprint
 from claw_state.lease import LeaseOwner
 from claw_state.sqlite.connection import Database
