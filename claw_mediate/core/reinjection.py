@@ -65,9 +65,7 @@ def plan_reinjection(
     }
     insertions = fit_to_limit(hidden, summarize)
     whole = {
-        index: record
-        for index, record in records.items()
-        if insertions.get(index) == hidden[index]
+        index: record for index, record in records.items() if insertions.get(index) == hidden[index]
     }
 
     # A turn without an answer is no message of the request: it counts only if it was found.

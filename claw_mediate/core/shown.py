@@ -36,6 +36,7 @@ _LIVE = "+live"  # The end of the dialect's name in the keys of live turns
 
 _WORD = re.compile(r"\S+")
 _DIGEST_LENGTH = 32  # Characters of the digest of a text
+_SIGNATURE_LENGTH = 512  # Characters of a signature that tell it from every other one
 _MAX_ROUNDS = 10_000  # A record with more was not written by us
 
 type _Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -189,8 +190,12 @@ def _digest(words: Iterable[str]) -> str:
 
 
 def signature_digest(signature: str) -> str:
-    """Return the name of a signature, or of the id or encrypted content of reasoning."""
-    return hashlib.sha256(signature.encode(errors="surrogatepass")).hexdigest()[:_DIGEST_LENGTH]
+    """Return the name of a signature, or of the id or encrypted content of reasoning.
+
+    It is made of the beginning, since of a long text in a large request only that is read.
+    """
+    beginning = signature[:_SIGNATURE_LENGTH].encode(errors="surrogatepass")
+    return hashlib.sha256(beginning).hexdigest()[:_DIGEST_LENGTH]
 
 
 def hides_key(digest: str) -> str:
@@ -283,7 +288,8 @@ def _skip_space(text: str, start: int, most: int | None) -> int:
 class Piece(NamedTuple):
     """A part of the runner's message, or an item, in which shown text is looked for."""
 
-    kind: Literal["text", "signed", "other"]
+    kind: Literal["text", "signed", "call", "other"]
+    """``call``: of the last reply, since those of the rounds were not shown."""
     text: str = ""
 
 
@@ -320,7 +326,7 @@ def _find_text_end(pieces: Sequence[Piece], start: Cut, stretch: Stretch) -> Cut
     words: list[str] = []
 
     while missing:
-        if index == len(pieces):
+        if index == len(pieces) or pieces[index].kind == "call":
             return None
 
         text = pieces[index].text
@@ -352,7 +358,7 @@ def _take_other_pieces(pieces: Sequence[Piece], start: Cut, end: Cut, number: in
     index, offset = end
     taken = sum(piece.kind != "signed" for piece in pieces[start.piece : index])
     while not offset and index < len(pieces) and taken < number:
-        if pieces[index].kind == "signed" or pieces[index].text.strip():
+        if pieces[index].kind in {"signed", "call"} or pieces[index].text.strip():
             break
         index += 1
         taken += 1

@@ -80,9 +80,7 @@ def weave_rounds(
         if index not in plan.records
     }
     hidden = plan.hidden_reasoning
-    signed = [
-        index for index, digests in evidence.signed.items() if not hidden.isdisjoint(digests)
-    ]
+    signed = [index for index, digests in evidence.signed.items() if not hidden.isdisjoint(digests)]
     if not plan.records and not signed:
         return weaves
 

@@ -1,6 +1,6 @@
 """The interface of a dialect, and the neutral view of a runner's request."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 import msgspec
@@ -10,8 +10,10 @@ from claw_mediate.core.continuity import Evidence
 from claw_mediate.core.json_pieces import join_pieces
 from claw_mediate.core.object_ids import AnswerShape
 from claw_mediate.core.session_id import NO_HINTS, SessionHints
+from claw_mediate.core.split import SplitRules
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import ModelResponse, Round, ToolUse
+from claw_mediate.core.weave import Weaves
 from claw_mediate.dialects.kept import KeptReferences
 from claw_state.continuity import Anchor
 
@@ -126,8 +128,8 @@ class RunnerRequest(msgspec.Struct, frozen=True):
 class Additions(msgspec.Struct, frozen=True):
     """The proxy's additions to a request, besides tools."""
 
-    insertions: Mapping[int, bytes] = msgspec.field(default_factory=dict)
-    """Hidden messages (JSON, comma separated), by the index of the message that they go before."""
+    insertions: Weaves = msgspec.field(default_factory=dict)
+    """The hidden messages of earlier turns, by the index of the runner's message."""
     context: str = ""  # Text for the end of the system prompt
 
 
@@ -229,6 +231,10 @@ class Dialect(Protocol):
 
     @property
     def REPLAY_RULES(self) -> ReplayRules: ...  # noqa: N802
+
+    @property
+    def SPLIT_RULES(self) -> SplitRules:  # noqa: N802
+        """What splits the answer of a live turn again where its rounds ended."""
 
     def read_request(self, body: bytes) -> RunnerRequest:
         """Return the view of a runner's request. Raises ``UnreadableRequestError``."""

@@ -26,6 +26,7 @@ from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import ModelResponse, Round, ToolCall, ToolResult
 from claw_mediate.dialects import sse
 from claw_mediate.dialects.anthropic import request as anthropic_request
+from claw_mediate.dialects.anthropic import split as anthropic_split
 from claw_mediate.dialects.anthropic.request import ContentBlock, read_block, visible_text
 from claw_mediate.dialects.base import (
     MAX_PARTS,
@@ -51,6 +52,7 @@ from claw_state.continuity import Anchor
 NAME: Final = "anthropic-messages"
 TRANSCRIPT: Final = "messages"
 REPLAY_RULES: Final = ReplayRules()
+SPLIT_RULES: Final = anthropic_split.SPLIT_RULES
 MAX_TOOLS: Final = 10_000  # Anthropic names no limit; no manifest has more
 ID_PREFIX: Final = "msg_"
 ANSWER_SHAPE: Final = MESSAGE_SHAPE

@@ -30,6 +30,7 @@ from claw_mediate.dialects.base import (
 )
 from claw_mediate.dialects.bodies import Changes, encode, unique_ids
 from claw_mediate.dialects.openai import request as openai_request
+from claw_mediate.dialects.openai import split as openai_split
 from claw_mediate.dialects.openai import stream as openai_stream
 from claw_mediate.dialects.openai.functions import handoff_key, tool_call_as_function
 from claw_mediate.dialects.openai.wire_types import (
@@ -44,6 +45,7 @@ from claw_state.continuity import Anchor
 NAME: Final = "openai-chat"
 TRANSCRIPT: Final = "messages"
 REPLAY_RULES: Final = ReplayRules()
+SPLIT_RULES: Final = openai_split.SPLIT_RULES
 MAX_TOOLS: Final = 128  # OpenAI's limit of tools in one request
 ID_PREFIX: Final = "chatcmpl"
 ANSWER_SHAPE: Final = None

@@ -26,8 +26,9 @@ from claw_mediate.core.continuity import (
     item_key,
     text_key,
 )
+from claw_mediate.core.shown import signature_digest
 from claw_mediate.dialects.openai.wire_types import text_parts, visible_text
-from claw_mediate.dialects.responses.items import REFERENCE, Item, output_text
+from claw_mediate.dialects.responses.items import REFERENCE, Item, output_text, signatures
 from claw_state.continuity import MAX_NAMES, Anchor
 
 _MAX_IDS: Final = MAX_NAMES // 4  # As many are for calls, and half for reasoning of hidden rounds
@@ -57,6 +58,7 @@ def read_evidence(items: Sequence[Item]) -> Evidence:
     anchors: dict[int, Anchor] = {}
     gaps: dict[int, Anchor] = {}
     blocks: dict[int, MessageBlock] = {}
+    signed: dict[int, tuple[str, ...]] = {}
     transcript = Transcript()
 
     compactions = [at for at, item in enumerate(items) if item.kind == "compaction"]
@@ -72,6 +74,9 @@ def read_evidence(items: Sequence[Item]) -> Evidence:
             for place, anchor in _read_block(items[index:end], transcript):
                 anchors[index + place] = anchor
                 blocks[index + place] = block
+            for place in range(index, end):
+                if known_by := signatures(items[place]):
+                    signed[place] = tuple(map(signature_digest, known_by))
             is_unanswered = False
             index = end
             continue
@@ -86,7 +91,7 @@ def read_evidence(items: Sequence[Item]) -> Evidence:
             stretch = index
         index += 1
 
-    return Evidence(anchors, gaps, transcript.before, transcript.earlier, blocks)
+    return Evidence(anchors, gaps, transcript.before, transcript.earlier, blocks, signed)
 
 
 def _block_end(items: Sequence[Item], start: int) -> int:

@@ -193,6 +193,16 @@ def tool_name(raw: bytes) -> str | None:
     return name if isinstance(name, str) else None
 
 
+def signatures(item: Item) -> Sequence[str]:
+    """Return what makes an item of reasoning known: its id, and its encrypted content.
+
+    Some runners drop the one, some the other. () for other items.
+    """
+    if item.kind != REASONING:
+        return ()
+    return [each for each in (item.id, item.encrypted_content) if isinstance(each, str) and each]
+
+
 def join_items(items: Iterable[bytes]) -> bytes:
     """Return the array of these items."""
     return b"[" + b",".join(items) + b"]"

@@ -34,6 +34,7 @@ from claw_mediate.dialects.bodies import Changes, encode, unique_ids
 from claw_mediate.dialects.openai import chat
 from claw_mediate.dialects.openai.wire_types import Function, arguments_text
 from claw_mediate.dialects.responses import request as responses_request
+from claw_mediate.dialects.responses import split as responses_split
 from claw_mediate.dialects.responses import stream as responses_stream
 from claw_mediate.dialects.responses.anchors import answer_anchor
 from claw_mediate.dialects.responses.items import (
@@ -69,6 +70,7 @@ ID_PREFIX: Final = responses_stream.ID_PREFIX
 ANSWER_SHAPE: Final = RESPONSE_SHAPE
 MAX_TOOLS: Final = 128  # The limit of chat completions; OpenAI names none for this protocol
 REPLAY_RULES: Final = ReasoningRules()
+SPLIT_RULES: Final = responses_split.SPLIT_RULES
 
 read_request = responses_request.read_request
 build_request = responses_request.build_request

@@ -10,6 +10,7 @@ import pytest
 
 from claw_mediate.core import json_splice
 from claw_mediate.core.types import ToolUse
+from claw_mediate.core.weave import Insert, Replace, Weave
 from claw_mediate.dialects.base import MAX_MESSAGES, UnreadableRequestError
 from claw_mediate.dialects.bodies import (
     append_text,
@@ -32,7 +33,8 @@ DECODER = msgspec.json.Decoder(Conversation)
 @pytest.mark.requirement("loop:handoff-continuity")
 def test_hidden_messages_are_inserted_right_before_their_message() -> None:
     body = b'{"messages":[ {"n":0} , {"n":1}],"a":1e400}'
-    woven = insert_hidden_rounds(body, "messages", {0: b'{"h":0}', 1: b'{"h":1},{"h":2}'})
+    weaves = {0: Insert(b'{"h":0}'), 1: Insert(b'{"h":1},{"h":2}')}
+    woven = insert_hidden_rounds(body, "messages", weaves)
     assert woven == b'{"messages":[ {"h":0},{"n":0} , {"h":1},{"h":2},{"n":1}],"a":1e400}'
     assert insert_hidden_rounds(body, "messages", {}) is body
 
