@@ -34,10 +34,10 @@ class SplitRules(NamedTuple):
     """
     without_text: Callable[[bytes], bytes]
     """Returns the hidden messages of a round without the text that the runner was shown."""
-    leave_out: Callable[[bytes, Collection[str]], bytes]
-    """Returns a message of the runner's without reasoning that has one of these digests.
+    leave_out: Callable[[Sequence[bytes], int, Collection[str]], Mapping[int, bytes]]
+    """Given all messages and the index of one, leaves out its reasoning with these digests.
 
-    b"" if nothing is left of it; the message itself if it has none of these.
+    Returns each message that changes, by its index; b"" if nothing is left of it.
     """
     joins_text: bool = False
     """True if an answer has one text, with line breaks of the proxy's between rounds."""
@@ -153,11 +153,15 @@ def _leave_out(
 ) -> dict[int, Weave]:
     """Return the weaves with these messages of the runner's freed from reasoning."""
     changed = dict(weaves)
+    current = list(messages)
+    for index, weave in weaves.items():
+        if isinstance(weave, Replace):
+            current[index] = weave.rest
+
     for index in indexes:
-        weave = changed.get(index)
-        message = weave.rest if isinstance(weave, Replace) else messages[index]
-        rest = rules.leave_out(message, digests) if message else message
-        if rest != message:
-            changed[index] = Replace(weave.hidden if weave is not None else b"", rest)
+        for place, rest in rules.leave_out(current, index, digests).items():
+            hidden = changed[place].hidden if place in changed else b""
+            changed[place] = Replace(hidden, rest)
+            current[place] = rest
 
     return changed

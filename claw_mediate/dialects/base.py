@@ -207,6 +207,15 @@ class ReplayRules:
         del error
         return False
 
+    def refuses_reasoning(self, error: bytes) -> bool:
+        """Return True if a provider's error of status 400 is about reasoning that it was sent back.
+
+        Then the request may succeed without what no memory explains
+        (``core.split.leave_out_unexplained``).
+        """
+        del error
+        return False
+
 
 class Dialect(Protocol):
     """One provider protocol. Modules satisfy it."""

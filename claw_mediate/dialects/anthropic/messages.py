@@ -33,7 +33,6 @@ from claw_mediate.dialects.base import (
     TERMINAL_TEXT,
     Keepalive,
     ProviderRequest,
-    ReplayRules,
     RunnerRequest,
     StreamOpening,
     UnreadableResponseError,
@@ -51,7 +50,7 @@ from claw_state.continuity import Anchor
 
 NAME: Final = "anthropic-messages"
 TRANSCRIPT: Final = "messages"
-REPLAY_RULES: Final = ReplayRules()
+REPLAY_RULES: Final = anthropic_split.ThinkingRules()
 SPLIT_RULES: Final = anthropic_split.SPLIT_RULES
 MAX_TOOLS: Final = 10_000  # Anthropic names no limit; no manifest has more
 ID_PREFIX: Final = "msg_"

@@ -12,12 +12,13 @@ docs/spec/live-streaming.md section 6. An answer is blocks, of which each round 
 ``cache_control`` of a block that goes stays with it, on the hidden block with the same text.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from claw_mediate.core import json_splice
+from claw_mediate.core.http import read_error_message
 from claw_mediate.core.shown import (
     PREFILL,
     Cut,
@@ -29,10 +30,12 @@ from claw_mediate.core.shown import (
 from claw_mediate.core.split import SplitRules
 from claw_mediate.core.weave import Replace, Weaves, join_messages
 from claw_mediate.dialects.anthropic.request import read_block
+from claw_mediate.dialects.base import ReplayRules
 from claw_mediate.dialects.bodies import decode_or_none, encode
 from claw_mediate.dialects.members import split_array, split_object, string_member
 
 _THINKING: Final = ("thinking", "redacted_thinking")
+_REFUSALS: Final = ("cannot be modified", "Invalid `signature`")
 _CALL: Final = "tool_use"
 _MARK: Final = "cache_control"
 
@@ -204,17 +207,35 @@ def without_text(messages: bytes) -> bytes:
     return join_messages((json_splice.edit(said, {"content": content}), *others))
 
 
-def leave_out(message: bytes, digests: Collection[str]) -> bytes:
-    """Return a message of the runner's without thinking that has one of these digests."""
+def leave_out(
+    messages: Sequence[bytes], index: int, digests: Collection[str]
+) -> Mapping[int, bytes]:
+    """Return the change of a runner's message that loses thinking with these digests."""
+    message = messages[index]
+    if not message:
+        return {}
+
     content = bytes(_message.decode(message).content)
     blocks = _read_blocks(content) if content[:1] == b"[" else None
-    if blocks is None:
-        return message
+    kept = [block for block in blocks or () if not _is_thinking_of(block, digests)]
+    if len(kept) == len(blocks or ()):
+        return {}
+    if not kept:
+        return {index: b""}
+    return {index: json_splice.edit(message, {"content": b"[" + b",".join(kept) + b"]"})}
 
-    kept = [block for block in blocks if not _is_thinking_of(block, digests)]
-    if len(kept) == len(blocks):
-        return message
-    return json_splice.edit(message, {"content": b"[" + b",".join(kept) + b"]"}) if kept else b""
+
+class ThinkingRules(ReplayRules):
+    """The rules of the API about thinking that is sent back to it."""
+
+    def refuses_reasoning(self, error: bytes) -> bool:
+        """Return True if an error says that thinking is not as it was, or not signed for its place.
+
+        Not if it says that there should be some, or that the budget for it is wrong.
+        """
+        message = read_error_message(error)
+        is_about_blocks = any(f"`{kind}`" in message for kind in _THINKING)
+        return is_about_blocks and any(words in message for words in _REFUSALS)
 
 
 SPLIT_RULES: Final = SplitRules(split, without_text, leave_out)

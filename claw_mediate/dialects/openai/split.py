@@ -11,7 +11,7 @@ docs/spec/live-streaming.md section 6. An answer has one text, and the rounds ar
 The hidden messages have the text and reasoning of the rounds in the provider's own bytes.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -135,10 +135,12 @@ def _without_text(message: bytes) -> bytes:
     return json_splice.edit(message, {"content": b"null"})
 
 
-def leave_out(message: bytes, digests: Collection[str]) -> bytes:
-    """Return the message: no reasoning of chat completions is signed and shown."""
-    del digests
-    return message
+def leave_out(
+    messages: Sequence[bytes], index: int, digests: Collection[str]
+) -> Mapping[int, bytes]:
+    """Return no changes: what is signed in chat completions is shown of the last reply only."""
+    del messages, index, digests
+    return {}
 
 
 SPLIT_RULES: Final = SplitRules(split, without_text, leave_out, joins_text=True)

@@ -123,8 +123,10 @@ def _read_block(items: Sequence[Item], transcript: Transcript) -> Iterator[tuple
 
         anchor = None
         if item.is_message:
-            is_last_message = place == messages[-1]
-            names = (*ids, joined) if joined and is_last_message else ids
+            # The joined text follows what the first message follows. So it goes to that one: before
+            # the last of many messages there are only others of the same answer.
+            is_first_message = place == messages[0]
+            names = (*ids, joined) if joined and is_first_message else ids
             whole = handoff if place < last_call else ""
             anchor = _message_anchor(visible_text(item), transcript, names, whole)
         elif item.is_call:

@@ -14,7 +14,7 @@ The items of a round go where its last shown item was.
 """
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import takewhile
 from typing import Final
 
@@ -25,6 +25,7 @@ from claw_mediate.core.weave import Insert, Replace, Weave, Weaves, join_message
 from claw_mediate.dialects.openai.split import content_after, read_pieces
 from claw_mediate.dialects.openai.wire_types import visible_text
 from claw_mediate.dialects.responses.items import (
+    FUNCTION,
     MESSAGE,
     REASONING,
     Item,
@@ -152,9 +153,26 @@ def without_text(messages: bytes) -> bytes:
     return b",".join(keep_items(raw, views, lambda _: True, dropped=MESSAGE))
 
 
-def leave_out(item: bytes, digests: Collection[str]) -> bytes:
-    """Return an item of the runner's; b"" for reasoning that has one of these digests."""
-    return b"" if _is_reasoning_of(read_item(item), digests) else item
+def leave_out(items: Sequence[bytes], index: int, digests: Collection[str]) -> Mapping[int, bytes]:
+    """Return the changes of a runner's items when reasoning with one of these digests leaves.
+
+    What it led to loses its id, by which the API would notice.
+    """
+    if not items[index] or not _is_reasoning_of(read_item(items[index]), digests):
+        return {}
+
+    changes = {index: b""}
+    for place in range(index + 1, len(items)):
+        item = items[place]
+        view = read_item(item) if item else None
+        if view is None:
+            continue
+        if view.kind == REASONING or view.speaker not in {"assistant", None}:
+            break
+        if view.id is not None and view.kind in {MESSAGE, FUNCTION}:
+            changes[place] = json_splice.edit(item, {"id": None})
+
+    return changes
 
 
 SPLIT_RULES: Final = SplitRules(split, without_text, leave_out)
