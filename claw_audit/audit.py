@@ -244,6 +244,8 @@ class _Audit:
                 self._report.interventions.add(name)
         elif event.kind == "error" and not event.ends_turn:
             self._report.proxy_errors.add(event.text("error") or "unnamed")
+        if event.ttft_ms is not None:
+            self._report.ttft_ms.add(event.ttft_ms)
 
     def _count_turn(self, turn: Turn, *, is_last_attempt: bool = True) -> None:
         if not self._filters.matches(turn.agent, turn.at, turn.turn_id):

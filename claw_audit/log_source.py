@@ -93,6 +93,12 @@ class LoggedEvent:
         )
 
     @property
+    def ttft_ms(self) -> int | None:
+        """The time to the first content of the live turn that it ends; None for any other."""
+        is_told = self.ends_turn and self._members.get("ttft_ms") is not None
+        return self._count("ttft_ms") if is_told else None
+
+    @property
     def begins_file(self) -> bool:
         """True if its line of history is the first one of a new file."""
         return self._members.get("history_rotated") is True

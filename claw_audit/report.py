@@ -16,6 +16,7 @@ _MEMBERS: Final = (
     "turns",
     "used",
     "latency_ms",
+    "ttft_ms",
     "agents",
     "tools",
     "interventions",
@@ -152,6 +153,9 @@ class Report:
         self.turns = self._total.turns
         self.used = self._total.used
         self.latency_ms = self._total.latency_ms
+
+        self.ttft_ms = LatencyHistogram()
+        """The times to the first content of live turns, which only the log has."""
 
         self.agents = BoundedTable(AgentRow)
         self.tools = BoundedTable(ToolRow)

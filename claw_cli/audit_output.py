@@ -38,7 +38,12 @@ def _usage(report: Report) -> str:
     took = "an unknown time"
     if latency.p50 is not None:
         took = f"{latency.p50} ms (p50), {latency.p95} ms (p95)"
-    return f"{tokens}; turns took {took}"
+
+    first = report.ttft_ms
+    shown = ""
+    if first.p50 is not None:
+        shown = f"; live ones showed content after {first.p50} ms (p50), {first.p95} ms (p95)"
+    return f"{tokens}; turns took {took}{shown}"
 
 
 def _turns(turns: TurnCounts) -> str:

@@ -21,11 +21,7 @@ from claw_cli.arguments import REST, File
 from claw_cli.compiled_tree import CONTEXT_ROOT, CompiledTree, find_tree, read_env
 from claw_cli.screen import fail
 
-_START = (
-    "import sys; from claw_mediate.mitm.addon_state import log_to_stderr; "
-    "from mitmproxy.tools.main import {0}; "
-    "log_to_stderr(); sys.argv[0] = '{0}'; {0}()"
-)
+_START = "from claw_mediate.mitm.listeners import run; run('{0}')"
 _START_WORKERS = (
     "import mitmproxy.tools.dump, claw_mediate.mitm.addon; "
     "from claw_mediate.mitm.listeners import run_worker; "

@@ -51,6 +51,11 @@ class RoundRecord(Contract):
     wall_time_ms: int
     tool_calls: tuple[ToolCallRecord, ...]
     round_usage: TokenUsage | None = None
+    shown: int | None = None
+    """Characters of the answer that this response showed before its calls ran.
+
+    None: nothing, as in every turn that is buffered.
+    """
 
 
 class UsageRecord(TokenUsage):

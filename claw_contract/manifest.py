@@ -37,6 +37,16 @@ type Delivery = Literal["mediated", "native"]
 
 ``mediated``: the proxy offers it to the model. ``native``: the runner calls it at the broker.
 """
+type StreamMode = Literal["live", "buffered"]
+"""When a runner that asked for a stream gets its answer.
+
+``live``: while the model writes. ``buffered``: once the answer is whole.
+"""
+type PreambleMode = Literal["show", "hide"]
+"""The treatment, in a live stream, of what the model writes before a managed call.
+
+``hide``: each reply waits until it is known whether it is the answer.
+"""
 
 _NOT_PLAIN = re.compile(r"[^\x21-\x7e]|[?#\\]")
 CLAW_ID = "claw_id"
@@ -215,7 +225,7 @@ def _default_if_zero(default: int) -> AfterValidator:
 
 
 class Policy(Contract):
-    """Limits of a turn. An absent limit, or zero, means the default."""
+    """Limits of a turn, and how its answer streams. An absent limit, or zero, means the default."""
 
     max_rounds: Annotated[int, _default_if_zero(MAX_ROUNDS)] = MAX_ROUNDS
     timeout_per_tool_ms: Annotated[int, _default_if_zero(TIMEOUT_PER_TOOL_MS)] = TIMEOUT_PER_TOOL_MS
@@ -226,6 +236,8 @@ class Policy(Contract):
     on_budget: Literal["finalize", "error"] = "finalize"
     soft_deadline_ratio: Annotated[float, Field(gt=0, lt=1)] = SOFT_DEADLINE_RATIO
     max_parallel: Annotated[int, _default_if_zero(MAX_PARALLEL)] = MAX_PARALLEL
+    stream: StreamMode = "buffered"
+    preamble: PreambleMode = "show"
 
 
 class Manifest(Contract):

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from claw_contract.content_coding import DecodingError
 from claw_contract.known_providers import KEY_VARIABLES
+from claw_contract.manifest import TOTAL_TIMEOUT_MS
 from claw_contract.redaction.redactor import LongTextError, Redactor
 from claw_contract.secret import Secret
 from claw_mediate import reload
@@ -48,12 +49,12 @@ from claw_mediate.core.http import (
 )
 from claw_mediate.core.known_paths import PathMatch
 from claw_mediate.core.model_policy import Provider
-from claw_mediate.dialects.anthropic import messages as anthropic_messages
+from claw_mediate.dialects.anthropic import DIALECT as ANTHROPIC_MESSAGES
 from claw_mediate.dialects.base import Dialect, RunnerRequest, UnreadableRequestError
 from claw_mediate.dialects.model_only import read_model
-from claw_mediate.dialects.openai import chat as openai_chat
+from claw_mediate.dialects.openai import DIALECT as OPENAI_CHAT
+from claw_mediate.dialects.responses import DIALECT as OPENAI_RESPONSES
 from claw_mediate.dialects.responses import kept as kept_responses
-from claw_mediate.dialects.responses import response as openai_responses
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.prompt.build import PromptContext
 from claw_mediate.prompt.feeds import AskWorkers
@@ -116,15 +117,15 @@ class _RequestRedactor(NamedTuple):
 
 
 DIALECTS: Final[Mapping[Endpoint, DialectEndpoint]] = {
-    "/chat/completions": DialectEndpoint(openai_chat),
-    "/messages": DialectEndpoint(anthropic_messages),
-    "/messages/count_tokens": DialectEndpoint(anthropic_messages, only_counts=True),
-    "/responses": DialectEndpoint(openai_responses, may_name_kept=True),
+    "/chat/completions": DialectEndpoint(OPENAI_CHAT),
+    "/messages": DialectEndpoint(ANTHROPIC_MESSAGES),
+    "/messages/count_tokens": DialectEndpoint(ANTHROPIC_MESSAGES, only_counts=True),
+    "/responses": DialectEndpoint(OPENAI_RESPONSES, may_name_kept=True),
     "/responses/compact": DialectEndpoint(
-        openai_responses, side_request="compact", may_name_kept=True
+        OPENAI_RESPONSES, side_request="compact", may_name_kept=True
     ),
     "/responses/input_tokens": DialectEndpoint(
-        openai_responses, only_counts=True, may_name_kept=True
+        OPENAI_RESPONSES, only_counts=True, may_name_kept=True
     ),
 }
 """The dialects by the end of the path of a POST."""
@@ -457,6 +458,13 @@ class Mediator:
         """Send the MCP clients that only listen to the mediator of the new settings."""
         self._broker.end_streams()
 
+    def longest_turn(self) -> float:
+        """Return how many seconds a turn may take: its own time, and that in which replies flow."""
+        own_time = TOTAL_TIMEOUT_MS / 1000
+        for agent in self._readable_agents():
+            own_time = max(own_time, agent.limits.total_seconds)
+        return self._settings.live_max + own_time
+
     async def finish(self, seconds: float) -> None:
         """Let running turns end for ``seconds``, then cancel them."""
         await asyncio.gather(self._turns.finish(seconds), self._broker.finish(seconds))
@@ -478,13 +486,18 @@ class Mediator:
         """Return the redactor of all secrets of the pod: its providers' and all of its agents'."""
         # No secret is forgotten when its file is gone or can't be read: it may still be valid.
         secrets = set(self.registry.secrets())
-        with suppress(UnreadableDirectoryError):
-            for agent in filter(None, map(self._find_readable, self._agents.ids())):
-                secrets.update(agent.secrets)
+        for agent in self._readable_agents():
+            secrets.update(agent.secrets)
         if not secrets <= self._secrets:
             self._secrets |= secrets
             self._known = Redactor(self._secrets)
         return self._known
+
+    def _readable_agents(self) -> list[Agent]:
+        """Return the agents whose files can be read now."""
+        with suppress(UnreadableDirectoryError):
+            return [*filter(None, map(self._find_readable, self._agents.ids()))]
+        return []
 
     def _find_readable(self, agent_id: str) -> Agent | None:
         """Return an agent, or None for one that can't be read now."""

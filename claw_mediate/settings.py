@@ -11,6 +11,7 @@ from typing import Final, Literal
 from claw_contract.addresses import Network
 from claw_contract.opened_paths import OpenedPath, parse_opened_paths
 from claw_contract.whole_numbers import whole_number
+from claw_mediate.dialects.base import KeepaliveSetting
 from claw_state.url import Place, parse_place
 
 
@@ -181,6 +182,30 @@ SETTINGS = (
         "The same of Anthropic: comment, native or off.",
     ),
     Setting(
+        "keepalive_names",
+        "CLLAMA_KEEPALIVE_NAMES",
+        "on",
+        "Whether keepalives name the tools that a stream waits for: on or off.",
+    ),
+    Setting(
+        "live_first_ms",
+        "CLLAMA_LIVE_FIRST_MS",
+        "10000",
+        "Longest time until a live stream begins, in ms.",
+    ),
+    Setting(
+        "live_idle_ms",
+        "CLLAMA_LIVE_IDLE_MS",
+        "120000",
+        "Longest silence of a model in a reply that flows to its runner, in ms.",
+    ),
+    Setting(
+        "live_max_ms",
+        "CLLAMA_LIVE_MAX_MS",
+        "1800000",
+        "Longest time for which the replies of one turn flow to its runner, in ms.",
+    ),
+    Setting(
         "feed_max_response_bytes",
         "CLLAMA_FEED_MAX_RESPONSE_BYTES",
         "32768",
@@ -267,6 +292,7 @@ class Pace:
     first: float  # Seconds until its headers are sent
     every: float  # Longest silence in seconds
     kind: KeepaliveKind
+    names_tools: bool = True  # Whether it names the tools that the stream waits for
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,20 +331,25 @@ class Settings:
     keepalive_openai: KeepaliveKind
     keepalive_responses: KeepaliveKind
     keepalive_anthropic: KeepaliveKind
+    keepalive_names: bool
+    live_first: float  # Seconds
+    live_idle: float  # Seconds
+    live_max: float  # Seconds
 
     feed_bytes: int
     feeds_bytes: int
     feed_seconds: float
     time_line: bool
 
-    def pace(self, dialect: str) -> Pace:
-        """Return the keepalive of a dialect's streams."""
-        kinds = {
-            "openai-responses": self.keepalive_responses,
-            "anthropic-messages": self.keepalive_anthropic,
+    def pace(self, setting: KeepaliveSetting) -> Pace:
+        """Return the keepalive of the streams that have this setting."""
+        kinds: dict[KeepaliveSetting, KeepaliveKind] = {
+            "openai": self.keepalive_openai,
+            "responses": self.keepalive_responses,
+            "anthropic": self.keepalive_anthropic,
         }
-        kind = kinds.get(dialect, self.keepalive_openai)
-        return Pace(self.keepalive_first, self.keepalive, kind)
+        kind = kinds[setting]
+        return Pace(self.keepalive_first, self.keepalive, kind, self.keepalive_names)
 
     @classmethod
     def of(cls, values: dict[str, str]) -> "Settings":
@@ -362,6 +393,10 @@ class Settings:
                 values, "keepalive_responses", "auto", "comment", "native", "off"
             ),
             keepalive_anthropic=_word(values, "keepalive_anthropic", "comment", "native", "off"),
+            keepalive_names=_word(values, "keepalive_names", "on", "off") == "on",
+            live_first=_positive(values, "live_first_ms") / 1000,
+            live_idle=_positive(values, "live_idle_ms") / 1000,
+            live_max=_positive(values, "live_max_ms") / 1000,
             # Prompts
             feed_bytes=_positive(values, "feed_max_response_bytes"),
             feeds_bytes=_positive(values, "feed_max_total_bytes"),

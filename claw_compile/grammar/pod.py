@@ -114,7 +114,10 @@ class ProxyVariable:
 
 @dataclass(frozen=True)
 class ToolPolicySetting:
-    """``tool-policy``: the limits of a turn. An agent's own replace the pod's whole."""
+    """``tool-policy``: the limits of a turn, and how its answer streams.
+
+    An agent's own replaces the pod's whole.
+    """
 
     key: Span
     policy: Policy

@@ -75,7 +75,11 @@ _POD_FIELDS: dict[str, shapes.Key[Any]] = {
         DEFAULT_GRANTS,
         "Grants for agents without 'tools', and where they write '...'.",
     ),
-    "tool_policy": shapes.Key("tool-policy-defaults", TOOL_POLICY, "Limits of a turn with tools."),
+    "tool_policy": shapes.Key(
+        "tool-policy-defaults",
+        TOOL_POLICY,
+        "Limits of a turn with tools, and how its answer streams.",
+    ),
     "surfaces": shapes.Key(
         "surfaces-defaults",
         DEFAULT_SURFACES,
@@ -143,7 +147,9 @@ _AGENT_FIELDS: dict[str, shapes.Key[Any]] = {
         "tools", GRANTS, "What it may call; nothing by default. [] removes the pod's."
     ),
     "tool_policy": shapes.Key(
-        "tool-policy", TOOL_POLICY, "Limits of a turn with tools; replaces the pod's."
+        "tool-policy",
+        TOOL_POLICY,
+        "Limits of a turn with tools, and how its answer streams; replaces the pod's.",
     ),
     "feeds": shapes.Key("feeds", FEEDS, "Live data for its prompts."),
     "skills": shapes.Key("skills", SKILLS, "Files that it may read."),

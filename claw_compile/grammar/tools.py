@@ -1,7 +1,7 @@
 """Permissions of an agent: ``tools``, ``tool-policy`` and ``surfaces``.
 
-Tools are called through the proxy, the policy limits one turn, and surfaces are places that the
-agent reaches itself.
+Tools are called through the proxy, the policy limits one turn and says how its answer streams, and
+surfaces are places that the agent reaches itself.
 
 A surface is ``service://X``, ``volume://N [ro|rw]``, ``host:///abs [ro|rw]``, ``channel://P`` or
 ``egress://``. Without a mode, a volume or host is read-only. Only ``channel://`` has a form with a
@@ -25,6 +25,8 @@ from claw_contract.manifest import (
     TIMEOUT_PER_TOOL_MS,
     TOTAL_TIMEOUT_MS,
     Policy,
+    PreambleMode,
+    StreamMode,
 )
 
 SCHEMES = ("service", "volume", "host", "channel", "egress")
@@ -258,7 +260,19 @@ _ON_BUDGET = shapes.Key(
     "At the end of rounds or time: one last answer without tools, or an error.",
     "finalize",
 )
-_LIMITS: tuple[shapes.Key[Any], ...] = (
+_STREAM = shapes.Key(
+    "stream",
+    shapes.Choice[StreamMode](("live", "buffered")),
+    "When a runner that asks for a stream gets it: while the model writes, or once it is whole.",
+    "buffered",
+)
+_PREAMBLE = shapes.Key(
+    "preamble",
+    shapes.Choice[PreambleMode](("show", "hide")),
+    "Whether a live stream shows what the model writes before it calls a managed tool.",
+    "show",
+)
+_POLICY_KEYS: tuple[shapes.Key[Any], ...] = (
     shapes.Key(
         "max-rounds", shapes.Limit(), "How many rounds of tool calls a turn may have.", MAX_ROUNDS
     ),
@@ -272,28 +286,30 @@ _LIMITS: tuple[shapes.Key[Any], ...] = (
     ),
     shapes.Key("max-parallel", shapes.Limit(), "How many calls run at once.", MAX_PARALLEL),
     _ON_BUDGET,
+    _STREAM,
+    _PREAMBLE,
 )
 
 
 def _build_policy(members: shapes.Members) -> ToolPolicySetting:
-    """Build the policy; a limit that is left out takes the contract's default."""
-    limits: dict[str, Any] = {}
-    for key in _LIMITS:
-        limit = members[key]
-        if limit is not None:
-            limits[key.name.replace("-", "_")] = limit
+    """Build the policy; what is left out takes the contract's default."""
+    policy: dict[str, Any] = {}
+    for key in _POLICY_KEYS:
+        value = members[key]
+        if value is not None:
+            policy[key.name.replace("-", "_")] = value
 
-    per_tool = limits.get("timeout_per_tool_ms", TIMEOUT_PER_TOOL_MS)
-    total = limits.get("total_timeout_ms", TOTAL_TIMEOUT_MS)
+    per_tool = policy.get("timeout_per_tool_ms", TIMEOUT_PER_TOOL_MS)
+    total = policy.get("total_timeout_ms", TOTAL_TIMEOUT_MS)
     if total < per_tool:
         key = _TOTAL if _TOTAL in members else _PER_TOOL
         at = members.entries[key.name].value.span
-        are_both_set = {"total_timeout_ms", "timeout_per_tool_ms"} <= limits.keys()
+        are_both_set = {"total_timeout_ms", "timeout_per_tool_ms"} <= policy.keys()
         default = "" if are_both_set else " (one is the default)"
         message = f"total-timeout-ms {total} is less than timeout-per-tool-ms {per_tool}{default}"
         members.reader.report(codes.TOTAL_BELOW_PER_TOOL, at, message)
 
-    return ToolPolicySetting(members.place.span, Policy(**limits))
+    return ToolPolicySetting(members.place.span, Policy(**policy))
 
 
-TOOL_POLICY = shapes.Record(_LIMITS, _build_policy, is_nullable=True)
+TOOL_POLICY = shapes.Record(_POLICY_KEYS, _build_policy, is_nullable=True)

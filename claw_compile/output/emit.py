@@ -34,7 +34,8 @@ from claw_contract.yaml_nodes import scalar_value
 
 VERSION = 1
 _MAX_EXACT = 2**53  # Above it JavaScript rounds integers, and ids of channels are above it
-_OPTIONAL_LIMITS = ("on_budget", "max_parallel")
+_OPTIONAL_MEMBERS = ("on_budget", "max_parallel", "stream", "preamble")
+"""Members of a policy that tools.json has only where the pod file sets them."""
 type Tree = Mapping[PurePosixPath, bytes]
 """Relative path → content.
 
@@ -176,7 +177,7 @@ def manifest_data(manifest: Manifest) -> dict[str, Any]:
     ]
 
     # Limits of the original are always there; ours only when the pod sets them.
-    unset = {name for name in _OPTIONAL_LIMITS if name not in manifest.policy.model_fields_set}
+    unset = {name for name in _OPTIONAL_MEMBERS if name not in manifest.policy.model_fields_set}
     policy = manifest.policy.model_dump(mode="json", exclude={*unset, "soft_deadline_ratio"})
     return {"version": manifest.version, "tools": tools, "policy": policy}
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from claw_contract.base import Contract
 from claw_contract.history import McpRecord
-from claw_contract.manifest import Effect
+from claw_contract.manifest import Effect, StreamMode
 
 type EventType = Literal[
     "request",
@@ -24,6 +24,8 @@ type EventType = Literal[
     "continuity",
     "resume",
     "join",
+    "live_fallback",
+    "live_cut",
     "state",
     "error",
 ]
@@ -128,6 +130,15 @@ class _RequestEnd(Event):
     history_hash: str | None = None
     # True if that line is the first of a new file, because the previous file was full.
     history_rotated: bool = False
+    # How the answer of a mediated turn was streamed. None: its runner asked for no stream.
+    stream_mode: StreamMode | None = None
+    # From the end of the runner's request to the first content that it was shown.
+    ttft_ms: int | None = None
+    # From the beginning of the turn's first model call to the first content of its reply.
+    upstream_ttft_ms: int | None = None
+    # From the first call of a reply to the decision about it, summed up over the replies.
+    held_ms: int | None = None
+    shown_rounds: int | None = None  # Replies of which something was shown
 
 
 class ResponseEvent(_RequestEnd):
@@ -224,6 +235,36 @@ class JoinEvent(Event):
     how: JoinKind
     waiting: int  # Number of runners that wait for a turn that runs here, including this one
     bytes: int  # Size of the answer that is sent again; 0 while there is none
+
+
+type FallbackReason = Literal["structured_output", "legacy_functions", "audio", "json_body"]
+"""Why a turn is buffered although its agent's policy says that it streams live.
+
+``structured_output``: the answer must be JSON, and text before it would break it.
+``legacy_functions``: calls have a form of OpenAI's that can't be held in part. ``audio``: clients
+join the parts of two replies wrongly. ``json_body``: the provider answered with one JSON body.
+"""
+
+type CutPlace = Literal["opening", "thinking", "text", "held"]
+"""The last thing that a live stream showed before it was cut.
+
+``opening``: no content yet. ``held``: calls had begun, which were held.
+"""
+
+
+class LiveFallbackEvent(Event):
+    """A turn that was to stream live is buffered."""
+
+    type: Literal["live_fallback"]
+    reason: FallbackReason
+
+
+class LiveCutEvent(Event):
+    """A live stream ended without its protocol's end."""
+
+    type: Literal["live_cut"]
+    where: CutPlace
+    code: str  # Our code of the error that ended it
 
 
 # What surrounds turns: files, keys, services, the state.
@@ -362,6 +403,8 @@ type LogEvent = (
     | ContinuityEvent
     | ResumeEvent
     | JoinEvent
+    | LiveFallbackEvent
+    | LiveCutEvent
     | ProviderPoolEvent
     | FeedFetchEvent
     | FeedInjectionEvent

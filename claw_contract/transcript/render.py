@@ -144,7 +144,9 @@ def _rounds(entry: dict[str, Any]) -> Iterator[str]:
         number = f"round {_number(past, 'round')}"
         time = f"{_number(past, 'wall_time_ms')} ms"
         tokens = [f"{_number(usage, name)} {name}" for name in _TOKENS if name in usage]
-        yield f"\n── {' · '.join([number, time, *tokens])}"
+        characters = _number(past, "shown")
+        shown = [f"{_many(characters, 'character')} shown"] if characters else []
+        yield f"\n── {' · '.join([number, time, *tokens, *shown])}"
 
         calls = [as_object(call) for call in as_array(past.get("tool_calls"))]
         codes = {_code(call) for call in calls}

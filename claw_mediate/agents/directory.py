@@ -27,7 +27,9 @@ from claw_contract.manifest import (
     BearerAuth,
     HeaderAuth,
     Manifest,
+    PreambleMode,
     QuarantinedTool,
+    StreamMode,
     Tool,
     read_manifest,
 )
@@ -86,6 +88,8 @@ class Agent:
     blocks: tuple[ContextBlock, ...] = ()
     quarantined: tuple[QuarantinedTool, ...] = ()  # Tools of the manifest that can't be offered
     native_tools: tuple[Tool, ...] = ()
+    stream: StreamMode = "buffered"
+    preamble: PreambleMode = "show"
 
     @property
     def granted(self) -> tuple[Tool, ...]:
@@ -305,6 +309,8 @@ def _parse_agent(
         blocks=placed,
         quarantined=quarantined,
         native_tools=tuple(tool for tool in tools if tool.delivery == "native"),
+        stream=manifest.policy.stream,
+        preamble=manifest.policy.preamble,
     )
     problems = [FileDefect("tool", tool.name, tool.reason) for tool in quarantined]
     return agent, (*problems, *misplaced)

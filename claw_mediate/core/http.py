@@ -94,6 +94,11 @@ class Request:
     # The governed destination; None if the request came to the base-URL listener
     host: str | None = None
     observer: RequestObserver | None = field(default=None, compare=False, repr=False)
+    can_be_cut: bool = True
+    """False if the runner can't tell a cut answer from a whole one.
+
+    In HTTP/1.0 the end of the connection is the end of the body. Such a runner gets an error event.
+    """
 
     @property
     def bare_path(self) -> str:
@@ -106,6 +111,22 @@ class Request:
     def header(self, name: str) -> list[str]:
         """Return the values of a header, whose name is given in lower case."""
         return [value for key, value in self.headers if key.lower() == name]
+
+
+class AnswerCutError(Exception):
+    """Raised by the chunks of a response to cut it: what was sent so far is not the whole answer.
+
+    The runner sees it from its protocol: HTTP/1.1 ends without the last chunk, HTTP/2 and HTTP/3
+    with a reset of the stream. It is no failure of the proxy, so the host logs nothing; the message
+    is what an operator sees in the flow.
+    """
+
+
+class Keepalive(bytes):
+    """A chunk of a response that only shows that the connection is alive.
+
+    It is not sent to a runner that has not yet taken what was sent before.
+    """
 
 
 class RunnerResponse(msgspec.Struct, frozen=True):

@@ -1,5 +1,7 @@
-"""The protocols of model APIs, each a module of pure functions over its JSON.
+"""The protocols of model APIs, each a folder of pure functions over its JSON.
 
-They read views, keep the raw bytes, and edit by splicing. ``base.Dialect`` is the interface. The
-rules are in ``core.judge``: a dialect decides nothing.
+They read views, keep the raw bytes, and edit by splicing. Each folder gives one
+``DIALECT``, a value of ``base.Dialect``: ``request`` has the runner's requests, ``response`` the
+provider's responses, ``stream`` the streams for runners. The rules are in ``core.judge``: a dialect
+decides nothing.
 """

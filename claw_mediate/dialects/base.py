@@ -1,6 +1,7 @@
 """The interface of a dialect, and the neutral view of a runner's request."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
 import msgspec
@@ -217,98 +218,114 @@ class ReplayRules:
         return False
 
 
-class Dialect(Protocol):
-    """One provider protocol. Modules satisfy it."""
+type KeepaliveSetting = Literal["openai", "responses", "anthropic"]
+"""The end of the setting ``CLLAMA_KEEPALIVE_…`` that says which keepalives a stream has."""
 
-    @property
-    def NAME(self) -> str: ...  # noqa: N802 - a constant of the module
 
-    @property
-    def MAX_TOOLS(self) -> int: ...  # noqa: N802
-
-    @property
-    def ID_PREFIX(self) -> str:  # noqa: N802
-        """The beginning of the ids of its responses."""
-
-    @property
-    def TRANSCRIPT(self) -> str:  # noqa: N802
-        """The member of a request that holds its messages."""
-
-    @property
-    def ANSWER_SHAPE(self) -> AnswerShape | None:  # noqa: N802
-        """The places in an answer at which the provider gives ids."""
-
-    @property
-    def REPLAY_RULES(self) -> ReplayRules: ...  # noqa: N802
-
-    @property
-    def SPLIT_RULES(self) -> SplitRules:  # noqa: N802
-        """What splits the answer of a live turn again where its rounds ended."""
-
-    def read_request(self, body: bytes) -> RunnerRequest:
-        """Return the view of a runner's request. Raises ``UnreadableRequestError``."""
-
-    def build_request(
-        self, request: RunnerRequest, catalog: ToolCatalog, additions: Additions
+class BuildRequest(Protocol):
+    def __call__(
+        self, request: RunnerRequest, catalog: ToolCatalog, additions: Additions, /
     ) -> RequestVariants:
         """Return the request with the managed tools after the runner's own.
 
-        Raises ``JsonSpliceError``.
+        Raise ``JsonSpliceError``.
         """
 
-    def add_context(self, request: RunnerRequest, context: str) -> bytes:
-        """Return the body of a request that is not mediated, with text after its system prompt.
 
-        Raises ``JsonSpliceError``.
-        """
-
-    def write_request(self, request: ProviderRequest, hidden: Sequence[bytes]) -> bytes:
-        """Return the body for the provider, with this turn's hidden messages after its own."""
-
-    def read_response(self, body: bytes, catalog: ToolCatalog) -> ModelResponse:
-        """Return the view of a provider's response. Raises ``UnreadableResponseError``."""
-
-    def write_response(
-        self, response: ModelResponse, request: RunnerRequest, usage: JsonObject, *, terminal: bool
+class WriteResponse(Protocol):
+    def __call__(
+        self,
+        response: ModelResponse,
+        request: RunnerRequest,
+        usage: JsonObject,
+        /,
+        *,
+        terminal: bool,
     ) -> bytes:
         """Return the body for the runner: the provider's bytes, with ``usage``."""
 
-    def stream(
-        self, body: bytes, request: RunnerRequest, opening: StreamOpening | None = None
+
+class WriteHiddenRounds(Protocol):
+    def __call__(self, rounds: Sequence[Round], /, *, replayed: bool) -> tuple[bytes, ...]:
+        """Return the messages of rounds.
+
+        ``replayed``: for a later turn, without the advice that was for one turn only.
+        """
+
+
+class ResponseAnchor(Protocol):
+    def __call__(
+        self, response: ModelResponse, request: RunnerRequest, /, *, terminal: bool
+    ) -> Anchor:
+        """Return the anchor by which this response's hidden rounds are found again."""
+
+
+class WriteStream(Protocol):
+    def __call__(
+        self, body: bytes, request: RunnerRequest, opening: StreamOpening | None = None, /
     ) -> Iterator[bytes]:
         """Yield a body of ``write_response`` as one well-formed stream of events.
 
         ``opening``: the head of the stream, if it has begun already.
         """
 
-    def write_hidden_rounds(self, rounds: Sequence[Round], *, replayed: bool) -> tuple[bytes, ...]:
-        """Return the messages of rounds.
 
-        ``replayed``: for a later turn, without the advice that was for one turn only.
-        """
+def _leave_as_it_is(body: bytes) -> bytes:
+    return body
 
-    def write_answers(self, answered: Round) -> tuple[bytes, ...]:
-        """Return the messages that answer the calls of a round, without the response itself."""
 
-    def summarize(self, messages: bytes) -> bytes:
-        """Return shorter hidden messages, for a request without room for all.
+def _is_never(_error: bytes) -> bool:
+    return False
 
-        They say which calls were made, and how each ended.
-        """
 
-    def response_anchor(
-        self, response: ModelResponse, request: RunnerRequest, *, terminal: bool
-    ) -> Anchor:
-        """Return the anchor by which this response's hidden rounds are found again."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """One provider protocol: its limits, and pure functions over its wire."""
 
-    def keepalive(self, note: str, kind: Keepalive, opening: StreamOpening) -> bytes:
-        """Return an event that only says that the turn is alive."""
+    name: str
+    max_tools: int
+    id_prefix: str  # The beginning of the ids of its responses
+    transcript: str  # The member of a request that holds its messages
+    answer_shape: AnswerShape | None
+    """The places in an answer at which the provider gives ids."""
+    replay_rules: ReplayRules
+    split_rules: SplitRules
+    """What splits the answer of a live turn again where its rounds ended."""
+    keepalive_setting: KeepaliveSetting
 
-    def stream_error(self, error: bytes, opening: StreamOpening) -> bytes:
-        """Return the events of an error that comes after the headers."""
+    read_request: Callable[[bytes], RunnerRequest]
+    """Returns the view of a runner's request. Raises ``UnreadableRequestError``."""
+    build_request: BuildRequest
+    add_context: Callable[[RunnerRequest, str], bytes]
+    """Returns the body of a request that is not mediated, with text after its system prompt.
 
-    def error_body(self, body: bytes) -> bytes | None:
-        """Return a provider's error body as one line of JSON.
+    Raises ``JsonSpliceError``.
+    """
+    write_request: Callable[[ProviderRequest, Sequence[bytes]], bytes]
+    """Returns the body for the provider, with this turn's hidden messages after its own."""
 
-        None if it has not the dialect's shape.
-        """
+    read_response: Callable[[bytes, ToolCatalog], ModelResponse]
+    """Returns the view of a provider's response. Raises ``UnreadableResponseError``."""
+    write_response: WriteResponse
+    write_hidden_rounds: WriteHiddenRounds
+    write_answers: Callable[[Round], tuple[bytes, ...]]
+    """Returns the messages that answer the calls of a round, without the response itself."""
+    summarize: Callable[[bytes], bytes]
+    """Returns shorter hidden messages, for a request without room for all.
+
+    They say which calls were made, and how each ended.
+    """
+    response_anchor: ResponseAnchor
+    error_body: Callable[[bytes], bytes | None]
+    """Returns a provider's error body as one line of JSON; None if it has not the shape."""
+
+    stream: WriteStream
+    keepalive: Callable[[str, Keepalive, StreamOpening], bytes]
+    """Returns an event that only says that the turn is alive: of a note, and of a kind."""
+    stream_error: Callable[[bytes, StreamOpening], bytes]
+    """Returns the events of an error that comes after the headers. It is given an error body."""
+
+    without_stream_usage: Callable[[bytes], bytes] = _leave_as_it_is
+    """Returns a request for a stream that does not ask for its usage."""
+    refuses_stream_usage: Callable[[bytes], bool] = _is_never
+    """Returns True if an error of status 400 or 422 is about the usage that was asked for."""

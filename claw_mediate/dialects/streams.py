@@ -96,3 +96,23 @@ class Assembler(Protocol):
 
     def usage(self) -> bytes | None:
         """Return the usage that the stream has told of so far, as JSON; None if there was none."""
+
+
+class ReplySink(Protocol):
+    """Takes the replies of a turn while they come, and shows the runner what it may see."""
+
+    def begin(self) -> Assembler:
+        """Return what puts the next reply together, of which nothing is shown yet.
+
+        Called for each attempt at a reply. None is made after one that has shown something.
+        """
+
+    async def show(self, events: Sequence[ReplyEvent]) -> None:
+        """Show what may be shown of these events of the reply.
+
+        Wait while the runner is far behind.
+        """
+
+    @property
+    def has_shown(self) -> bool:
+        """True if the runner has something of this reply, so that it can't be asked for again."""

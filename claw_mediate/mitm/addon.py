@@ -34,6 +34,7 @@ from claw_mediate.mitm.gate.tls_ca import TlsCaAddon
 from claw_mediate.mitm.lifecycle import Lifecycle
 from claw_mediate.mitm.metrics import MetricsAddon
 from claw_mediate.mitm.passthrough import forward
+from claw_mediate.mitm.response_stream import door
 from claw_mediate.mitm.response_stream.door import DoorAddon
 from claw_mediate.mitm.view import hidden_flows
 from claw_mediate.mitm.view.commands import CommandsAddon
@@ -286,4 +287,5 @@ def _request(flow: http.HTTPFlow, own: http.Request, addon_state: AddonState) ->
     assert host is BASE_URL or host in addon_state.hosts.values()
     headers = [(name, value) for name, value in own.headers.items(multi=True)]
     observer = hidden_flows.observe(flow, addon_state)
-    return Request(own.method, own.path, headers, b"", host, observer)
+    can_be_cut = door.is_framed(own)
+    return Request(own.method, own.path, headers, b"", host, observer, can_be_cut)

@@ -17,6 +17,7 @@ from mitmproxy import http
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.cost import ReceivedAnswer
+from claw_mediate.core.http import Keepalive
 from claw_mediate.mediator import Mediator
 from claw_mediate.mitm.body_bytes import HeldBody
 from claw_mediate.turns.passthrough import PassthroughHandle
@@ -67,6 +68,18 @@ class ChunkSource:
                 self.has_ended = True
 
         self.ready = bytes(collected)
+
+    def drop_keepalive(self) -> None:
+        """Drop the next chunk if it is a keepalive that has been made already.
+
+        The generator is one step ahead. What it made while the runner took nothing is late.
+        """
+        step = self._next
+        if step is None or not step.done() or step.cancelled() or step.exception() is not None:
+            return
+
+        if isinstance(step.result(), Keepalive):
+            self._next = None
 
     def cancel(self) -> None:
         """Stop, because the runner has left or the stream is over.

@@ -49,8 +49,8 @@ from claw_mediate.mitm.view import hidden_flows
 from claw_mediate.settings import Settings
 from claw_mediate.workers import worker as workers
 
-TURN_SECONDS = 900.0
-"""Seconds that turns have to end after new settings replaced their mediator."""
+_MIN_TURN_SECONDS = 900.0
+"""Seconds that turns have at least to end after new settings replaced their mediator."""
 _GRACE_SECONDS = 0.3
 """For a request that is on its way.
 
@@ -341,8 +341,9 @@ def _close_idle(handlers: Iterable[Any], idle: Collection[str]) -> None:
 
 
 async def _close_later(mediator: Mediator, requests: Collection[PendingRequest]) -> None:
-    await wait_until_done(requests, TURN_SECONDS)
-    await mediator.close(TURN_SECONDS)
+    seconds = max(_MIN_TURN_SECONDS, mediator.longest_turn())
+    await wait_until_done(requests, seconds)
+    await mediator.close(seconds)
 
 
 async def _cut_off(requests: Collection[PendingRequest]) -> None:

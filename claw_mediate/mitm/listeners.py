@@ -1,10 +1,15 @@
-"""Listeners that several workers share (``claw proxy --workers N``, decision 0035).
+"""Listeners: when they are opened, and how several workers share them.
 
-Every worker opens every listener of mitmproxy with SO_REUSEPORT, and the kernel deals connections
-out among them. Before that, the first worker tries each address without it, so that an address that
-another program or another proxy uses is refused. It waits a while first, for workers of a proxy
-that was killed: those stop listening as soon as their supervisor is gone. Who has connected to them
-by then gets an answer, and nobody else can connect.
+They are opened by the script, when the proxy is prepared (decision 0029). mitmproxy itself would
+open them before it loads a script. ``claw proxy`` keeps it from that (``run``); under a plain
+``mitmdump -s`` it is stopped halfway (``options.cancel_early``).
+
+With ``claw proxy --workers N`` (decision 0035) every worker opens every listener of mitmproxy with
+SO_REUSEPORT, and the kernel deals connections out among them. Before that, the first worker tries
+each address without it, so that an address that another program or another proxy uses is refused.
+It waits a while first, for workers of a proxy that was killed: those stop listening as soon as
+their supervisor is gone. Who has connected to them by then gets an answer, and nobody else can
+connect.
 
 Each worker has one more listener, on loopback, where the others reach it. It is an entrance like
 the base URL.
@@ -17,9 +22,10 @@ import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from mitmproxy import ctx, exceptions
+from mitmproxy import ctx, exceptions, master
+from mitmproxy.addons import proxyserver
 from mitmproxy.proxy import mode_servers
 from mitmproxy.tools import main
 
@@ -38,20 +44,45 @@ type HandleStream = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Await
 _taking: set[asyncio.Task[None]] = set()
 
 
-def run_worker() -> object:
-    """Run mitmdump in a worker.
+def run(program: Literal["mitmdump", "mitmweb"]) -> object:
+    """Run a program of mitmproxy that opens no listener before our script does."""
+    try:
+        _postpone()
+    except RuntimeError as error:
+        sys.exit(f"cllama: {error}")
+    log_to_stderr()
+    sys.argv[0] = program
+    return getattr(main, program)()
 
-    Listeners that ``--mode`` names are opened before a script is loaded.
-    """
+
+def run_worker() -> object:
+    """Run mitmdump in a worker."""
     worker = workers.current()
     assert worker is not None
     try:
         _share(worker)
     except RuntimeError as error:
         sys.exit(f"cllama: {error}")
-    log_to_stderr()
-    sys.argv[0] = "mitmdump"
-    return main.mitmdump()
+    return run("mitmdump")
+
+
+def _postpone() -> None:
+    """Leave out mitmproxy's own call that opens the listeners; ``open_all`` is the second one.
+
+    Raise ``RuntimeError`` for a mitmproxy that is built differently.
+    """
+    if "setup_servers" not in master.Master.run.__code__.co_names:
+        raise RuntimeError(
+            "this version of mitmproxy is built differently: its listeners would be open before "
+            "the proxy is ready"
+        )
+    open_now = proxyserver.Proxyserver.setup_servers
+
+    async def open_later(_addon: proxyserver.Proxyserver) -> bool:
+        proxyserver.Proxyserver.setup_servers = open_now  # type: ignore[method-assign]
+        return True
+
+    proxyserver.Proxyserver.setup_servers = open_later  # type: ignore[method-assign, assignment]
 
 
 def _share(worker: Worker) -> None:

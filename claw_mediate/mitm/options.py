@@ -1,18 +1,19 @@
 """The options of mitmproxy: ours, and mitmproxy's own that are forced or refused (decision 0004).
 
 Without ``--mode`` there are two listeners: base URL and forward proxy (``docs/spec/mediation.md``
-section 1). mitmproxy begins to open its default listener before it loads a script, but binds its
-port later: that task is cancelled, and ours are opened.
+section 1). mitmproxy begins to open its listeners before it loads a script, but mostly binds their
+ports later: that task is cancelled, and the script opens ours when the proxy is prepared.
 """
 
 import asyncio
+import ipaddress
 import logging
 import math
 import os
 from typing import Any
 
 from mitmproxy import ctx, exceptions, optmanager
-from mitmproxy.proxy import mode_servers
+from mitmproxy.proxy import mode_servers, mode_specs
 from mitmproxy.utils import human
 
 from claw_mediate.mitm.addon_state import BuiltinAddons
@@ -58,13 +59,34 @@ def survive_direct_connections(builtin: BuiltinAddons) -> None:
         builtin.errorcheck.logger.addFilter(_concerns_startup)
 
 
-def cancel_default(builtin: BuiltinAddons) -> None:
-    """Keep the default listener, which nobody asked for, from being opened."""
+def cancel_early(builtin: BuiltinAddons) -> None:
+    """Keep mitmproxy from opening its listeners before the proxy is prepared.
+
+    Among them may be the default one, which nobody asked for. One that is bound already stays.
+    """
+    if any(_is_bound_early(mode_specs.ProxyMode.parse(each)) for each in ctx.options.mode):
+        return
+
     for task in asyncio.all_tasks():
         if task.get_name() == _TASK:
             task.cancel()
             # Never started, so there is nothing to stop when the list of modes changes.
             builtin.proxyserver.servers._instances.clear()  # noqa: SLF001
+
+
+def _is_bound_early(mode: mode_specs.ProxyMode) -> bool:
+    """Return whether mitmproxy has bound this listener before it loads a script.
+
+    A name, or all addresses (""), are looked up in a thread, and the script is loaded meanwhile.
+    An IP address is bound at once, and so may be what is no listener of TCP.
+    """
+    if mode.transport_protocol != "tcp":
+        return True
+    try:
+        ipaddress.ip_address(mode.listen_host(ctx.options.listen_host))
+    except ValueError:
+        return False
+    return True
 
 
 def _explain(record: logging.LogRecord) -> bool:
@@ -191,8 +213,8 @@ def harden(builtin: BuiltinAddons) -> None:
     changes |= _upstream_trust()
     if _WEB_OPTION in ctx.options:
         changes.pop("termlog_verbosity", None)
+    cancel_early(builtin)
     if not is_set("mode"):
-        cancel_default(builtin)
         changes["mode"] = modes(ctx.options.cllama_listen, ctx.options.cllama_proxy)
     ctx.options.update(**FORCED, **changes)
 

@@ -34,6 +34,7 @@ UNKNOWN_TOOL: Final = "unknown"
 _OPENMETRICS = "application/openmetrics-text"
 _WAITS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300)
 _OVERHEADS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1, 5)
+_HOLDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _ROUNDS = (0, 1, 2, 3, 4, 6, 8, 10)
 _SUCCESS = range(200, 300)
 
@@ -73,6 +74,8 @@ class Metrics:
             "continuity": self._continuity,
             "resume": lambda event: self.resumes.labels(event["claw_id"]).inc(),
             "join": lambda event: self.joins.labels(event["claw_id"], event["how"]).inc(),
+            "live_fallback": self._live_fallback,
+            "live_cut": self._live_cut,
         }
 
     def _define_counters(self) -> None:
@@ -121,6 +124,14 @@ class Metrics:
             "agent how",
             "Retries that received the answer of an earlier request's turn (join).",
         )
+        self.live_fallbacks = self._counter(
+            "live_fallbacks",
+            "agent reason",
+            "Turns that were to stream live and were buffered, by reason (live_fallback).",
+        )
+        self.live_cuts = self._counter(
+            "live_cuts", "agent where code", "Live streams that were cut (live_cut)."
+        )
         self.anchors = self._counter(
             "continuity_anchors",
             "agent result",
@@ -168,6 +179,31 @@ class Metrics:
         )
         self.rounds = self._histogram(
             "turn_rounds", "", _ROUNDS, "Model replies in a mediated turn (response, error)."
+        )
+
+        self.first_content_seconds = self._histogram(
+            "turn_first_content_seconds",
+            "",
+            _WAITS,
+            "Time until a live turn shows its first content (ttft_ms of response, error).",
+        )
+        self.model_first_content_seconds = self._histogram(
+            "model_first_content_seconds",
+            "",
+            _WAITS,
+            (
+                "Time until the first reply of a live turn has content "
+                "(upstream_ttft_ms of response, error)."
+            ),
+        )
+        self.held_seconds = self._histogram(
+            "turn_held_seconds",
+            "",
+            _HOLDS,
+            (
+                "Time for which a live turn held replies from their first call on "
+                "(held_ms of response, error)."
+            ),
         )
 
     def _define_gauges(self) -> None:
@@ -251,6 +287,18 @@ class Metrics:
             self.turn_seconds.observe(event["latency_ms"] / 1000)
             self.own_seconds.observe(event["overhead_ms"] / 1000)
             self.rounds.observe(event["total_rounds"])
+            self._stream_ended(event)
+
+    def _stream_ended(self, event: Event) -> None:
+        """Count the times of a live turn; a buffered one has none."""
+        histograms = {
+            "ttft_ms": self.first_content_seconds,
+            "upstream_ttft_ms": self.model_first_content_seconds,
+            "held_ms": self.held_seconds,
+        }
+        for name, histogram in histograms.items():
+            if name in event:
+                histogram.observe(event[name] / 1000)
 
     def _tool_call(self, event: Event) -> None:
         tool = event["name"] if event["service"] else UNKNOWN_TOOL
@@ -267,6 +315,13 @@ class Metrics:
     def _failover(self, event: Event) -> None:
         reason = _status_class(event["reason"])
         self.failovers.labels(event["from_provider"], event["to_provider"], reason).inc()
+
+    def _live_fallback(self, event: Event) -> None:
+        self.live_fallbacks.labels(event["claw_id"], event["reason"]).inc()
+
+    def _live_cut(self, event: Event) -> None:
+        code = _status_class(event["code"])
+        self.live_cuts.labels(event["claw_id"], event["where"], code).inc()
 
     def _feed_fetch(self, event: Event) -> None:
         status = "error" if event["error"] else "ok"

@@ -5,6 +5,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from claw_contract.manifest import StreamMode
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.agents.directory import Agent
@@ -112,6 +113,25 @@ class TurnContext(RequestContext, frozen=True, kw_only=True):
         return self.prepared.catalog
 
 
+class StreamFigures(msgspec.Struct, frozen=True):
+    """The figures of a turn's stream, in milliseconds and characters.
+
+    None: there was no such thing. The members are defined in ``claw_contract.log``.
+    """
+
+    mode: StreamMode = "buffered"
+    ttft_ms: int | None = None
+    upstream_ttft_ms: int | None = None
+    held_ms: int | None = None
+    shown: tuple[int, ...] = ()
+    """The characters that each reply of the turn showed, from the first one on."""
+
+    @property
+    def shown_rounds(self) -> int:
+        """Return how many replies showed something."""
+        return sum(characters > 0 for characters in self.shown)
+
+
 class TurnResult(msgspec.Struct, frozen=True):
     """The end of a request, as its runner saw it."""
 
@@ -125,3 +145,5 @@ class TurnResult(msgspec.Struct, frozen=True):
     kept: KeptObject | None = None  # The record of the response, where a provider keeps it
     latency_ms: int = 0
     headers: tuple[tuple[str, str], ...] = ()  # Of the provider's last response
+    is_cut: bool = False  # True if the runner's stream must end without an end of its own
+    stream: StreamFigures | None = None  # None: the runner asked for no stream, or was left alone

@@ -99,7 +99,7 @@ class Continuity:
         self, context: TurnContext, anchor: Anchor, hidden: tuple[bytes, ...]
     ) -> None:
         """Store the hidden messages that led to an answer or a handoff."""
-        await self._save(context, _prefixed(context.dialect.NAME, anchor), b",".join(hidden))
+        await self._save(context, _prefixed(context.dialect.name, anchor), b",".join(hidden))
 
     async def remember_live(self, context: TurnContext, anchor: Anchor, record: LiveRecord) -> None:
         """Store the record of a turn that streamed live.
@@ -109,7 +109,7 @@ class Continuity:
         hides = [*map(hides_key, sorted(record.signed))]
         names = (*anchor.names[: MAX_NAMES // 2], *hides)
         named = dataclasses.replace(anchor, names=names[:MAX_NAMES])
-        own_anchor = _prefixed(live_name(context.dialect.NAME), named)
+        own_anchor = _prefixed(live_name(context.dialect.name), named)
         await self._save(context, own_anchor, record.write() if record.hidden else b"")
 
     async def _save(self, context: TurnContext, anchor: Anchor, messages: bytes) -> None:
@@ -149,8 +149,8 @@ def _plan(
 ) -> tuple[Reinjection, Weaves]:
     """Return the plan of a request's hidden rounds, and where they go in its messages."""
     dialect = incoming.dialect
-    rules = dialect.SPLIT_RULES
-    load_messages = partial(transcript_messages, incoming.view.body, dialect.TRANSCRIPT)
+    rules = dialect.split_rules
+    load_messages = partial(transcript_messages, incoming.view.body, dialect.transcript)
 
     summarize = partial(summarize_record, summarize=dialect.summarize, rules=rules)
     plan = plan_reinjection(evidence, stored, session, summarize)
@@ -162,7 +162,7 @@ def _keys_of(incoming: DialectRequest, evidence: Evidence) -> Sequence[str]:
     anchors = (*evidence.anchors.values(), *evidence.gaps.values())
     keys = {key for anchor in anchors for key in anchor.keys}
 
-    live = live_name(incoming.dialect.NAME)
+    live = live_name(incoming.dialect.name)
     digests = (digest for digests in evidence.signed.values() for digest in digests)
     return sorted(keys.union(f"{live}:{hides_key(digest)}" for digest in digests))
 
@@ -177,8 +177,8 @@ def _own_evidence(incoming: DialectRequest) -> Evidence:
 
 def _own(dialect: Dialect, anchor: Anchor) -> Anchor:
     """Return the anchor of a message in a request, under the names of turns of both kinds."""
-    own = _prefixed(dialect.NAME, anchor)
-    live = _prefixed(live_name(dialect.NAME), anchor)
+    own = _prefixed(dialect.name, anchor)
+    live = _prefixed(live_name(dialect.name), anchor)
     return Anchor(
         own.key,
         own.before,

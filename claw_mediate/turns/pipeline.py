@@ -99,7 +99,7 @@ class RequestPreparer:
         @cache
         def build(maker: str) -> RequestVariants:
             adapted = change_hidden(
-                hidden, lambda messages: dialect.REPLAY_RULES.adapt(messages, maker)
+                hidden, lambda messages: dialect.replay_rules.adapt(messages, maker)
             )
             return dialect.build_request(view, catalog, Additions(adapted, text))
 
@@ -115,16 +115,16 @@ class RequestPreparer:
         """
         view, dialect = incoming.view, incoming.dialect
         found = await self._continuity.find_hidden_rounds(incoming, _session(incoming), None)
-        hidden = change_hidden(found, lambda messages: dialect.REPLAY_RULES.adapt(messages, ""))
+        hidden = change_hidden(found, lambda messages: dialect.replay_rules.adapt(messages, ""))
 
-        insert = partial(insert_hidden_rounds, view.body, dialect.TRANSCRIPT, hidden)
+        insert = partial(insert_hidden_rounds, view.body, dialect.transcript, hidden)
         body = await compute(len(view.body), insert)
         return replace(incoming, view=replace(view, body=body), woven=hidden_messages(hidden))
 
     def _catalog(self, incoming: DialectRequest) -> ToolCatalog:
         """Return the tools that a request is offered."""
         agent, view, predecessor = incoming.agent, incoming.view, incoming.predecessor
-        room = incoming.dialect.MAX_TOOLS - len(view.declared_tools)
+        room = incoming.dialect.max_tools - len(view.declared_tools)
         earlier = frozenset(predecessor.managed_names if predecessor is not None else ())
 
         key = (agent.id, frozenset(view.declared_tools), room, view.declares_elsewhere, earlier)
@@ -282,7 +282,7 @@ class TurnPipeline:
             purpose="count" if incoming.only_counts else purpose,
             kept=incoming.predecessor,
             named_object=incoming.named_object,
-            gives=None if incoming.only_counts else incoming.dialect.ANSWER_SHAPE,
+            gives=None if incoming.only_counts else incoming.dialect.answer_shape,
             kept_as=describe_forwarded(incoming, _session(incoming)),
             admission=admission,
         )
@@ -321,7 +321,7 @@ class TurnPipeline:
                     return entered
                 running = entered
 
-        return await attend(running, self._settings.pace(incoming.dialect.NAME))
+        return await attend(running, self._settings.pace(incoming.dialect.keepalive_setting))
 
     async def _enter_conversation(
         self, incoming: DialectRequest, known_by: RequestFingerprint
@@ -568,7 +568,10 @@ def _headers_for_model(incoming: DialectRequest) -> list[tuple[str, str]]:
     if has_policy(incoming.agent):
         naming = find_model_headers(own)
         own = [pair for pair in own if pair[0].lower() not in naming]
-    return [*own, ("accept-encoding", "gzip, deflate")]
+
+    # A compressed stream comes in lumps.
+    coding = "identity" if incoming.view.is_live else "gzip, deflate"
+    return [*own, ("accept-encoding", coding)]
 
 
 def _session(incoming: DialectRequest) -> str:

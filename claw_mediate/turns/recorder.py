@@ -6,12 +6,15 @@ from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any
 
+from msgspec.structs import replace
+
 from claw_contract.base import JsonObject
-from claw_contract.history import UsageRecord
+from claw_contract.history import UsageRecord, decode_recorded
 from claw_contract.interventions import CALL_INTERVENTIONS, ROUND_INTERVENTIONS
-from claw_contract.log import EventType, ModelCallRecord
+from claw_contract.log import CutPlace, EventType, FallbackReason, ModelCallRecord
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.redaction.stream import redact_stream
+from claw_contract.transcript.text import as_object
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.cost import FREE, Cost, ReceivedAnswer
 from claw_mediate.core.http import GONE
@@ -29,13 +32,14 @@ from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.dialects.model_only import NO_DIALECT
 from claw_mediate.providers.failover import (
     BAD_REPLY,
-    BROKE_OFF,
     TIMEOUT,
     TOO_LARGE,
+    CutReply,
     ModelCall,
     ModelResult,
     ProviderResponse,
 )
+from claw_mediate.providers.live_reply import BROKE_OFF, FLOW_SPENT, IDLE
 from claw_mediate.telemetry.event_log import EventLog, encode_json, now_rfc3339, rfc3339
 from claw_mediate.telemetry.history import (
     MAX_BODY_BYTES,
@@ -47,15 +51,18 @@ from claw_mediate.telemetry.history import (
 from claw_mediate.telemetry.timing import Timings
 from claw_mediate.turns.budgets import Budgets
 from claw_mediate.turns.checkpoint import ReplayStats
-from claw_mediate.turns.context import RequestContext, TurnContext, TurnResult
+from claw_mediate.turns.context import RequestContext, StreamFigures, TurnContext, TurnResult
 
 _UNKNOWN_COST = Cost(None)
 
 
-def tool_trace(rounds: Sequence[Round], redactor: Redactor) -> list[JsonObject]:
+def tool_trace(
+    rounds: Sequence[Round], redactor: Redactor, shown: Sequence[int] = ()
+) -> list[JsonObject]:
     """Return the record of every round that the proxy answered, also of rejected ones.
 
-    Each is a ``claw_contract.history.RoundRecord``.
+    Each is a ``claw_contract.history.RoundRecord``. ``shown``: the characters that each reply of
+    the turn has shown, from the first one on.
     """
     trace: list[JsonObject] = []
     for past in rounds:
@@ -66,6 +73,8 @@ def tool_trace(rounds: Sequence[Round], redactor: Redactor) -> list[JsonObject]:
         }
         if past.response.usage:
             record["round_usage"] = _token_counts(past.response.usage)
+        if any(shown[past.number - 1 : past.number]):
+            record["shown"] = shown[past.number - 1]
         trace.append(record)
     return trace
 
@@ -254,7 +263,10 @@ class Recorder:
         self._log_response(context, result, UsageRecord(), Timings([]), appended)
 
     def bill(self, context: TurnContext, usage: JsonObject, calls: int, status: int) -> UsageRecord:
-        """Add what a turn used to its agent's budget, and return it with its cost."""
+        """Add what a turn used to its agent's budget, and return it with its cost.
+
+        ``status``: of the turn, or ``GONE`` if one of its replies was cut.
+        """
         cost = self._budgets.cost_of_turn(context.provider, context.model, usage, context.admission)
         is_free = cost == _UNKNOWN_COST and _is_free(usage, status)
         self._budgets.settle(
@@ -280,7 +292,7 @@ class Recorder:
         finally:
             # Without a result, the runner has left, or the turn's time is over.
             if result is None or _may_have_cost(result):
-                usage = result.usage if isinstance(result, ModelResponse) else None
+                usage = _usage_of(call, result)
                 self._budgets.note_call(
                     context.provider, context.model, call.body, usage, admission
                 )
@@ -295,6 +307,10 @@ class Recorder:
         """
         for past in rounds:
             self._log_round(context, past)
+
+        if context.view.stream and result.stream is None:
+            result = replace(result, stream=StreamFigures())
+        shown = result.stream.shown if result.stream is not None else ()
 
         has_run = any(call.ran for past in rounds for call in past.results)
         limit = _body_limit(result, usage, has_run=has_run)
@@ -312,7 +328,7 @@ class Recorder:
                 "json": body_for_history(result.body, context.redactor, limit),
             },
             "usage": usage_members(usage),
-            "tool_trace": tool_trace(rounds, context.redactor),
+            "tool_trace": tool_trace(rounds, context.redactor, shown),
         }
         appended = self._append(context, entry, is_retained=result.ok)
         self._log_response(context, result, usage, context.route.stopwatch.timings, appended)
@@ -320,6 +336,14 @@ class Recorder:
     def log_intervention(self, context: TurnContext, name: str) -> None:
         """Log that the runner's answer is not all that the model said."""
         self._event(context, "intervention", intervention=name)
+
+    def log_live_fallback(self, context: TurnContext, reason: FallbackReason) -> None:
+        """Log that a turn that was to stream live is buffered."""
+        self._event(context, "live_fallback", reason=reason)
+
+    def log_live_cut(self, context: TurnContext, where: CutPlace, code: str) -> None:
+        """Log that a live stream ends without its protocol's end."""
+        self._event(context, "live_cut", where=where, code=code)
 
     def log_fault(self, context: RequestContext, error: Exception) -> None:
         """Log a fault of ours by its type only, since its text may hold anything."""
@@ -385,6 +409,7 @@ class Recorder:
         error: dict[str, str] = {}
         if result.code is not None:
             error = {"error": result.code}
+        stream = _stream_members(result.stream) if result.stream is not None else {}
 
         self._event(
             context,
@@ -402,6 +427,7 @@ class Recorder:
             model_calls=[call.model_dump() for call in timings.model_calls],
             overhead_ms=timings.own_ms,
             **history,
+            **stream,
             **error,
         )
 
@@ -441,6 +467,21 @@ class Recorder:
         if appended.has_rotated:
             return {"history_hash": appended.hash, "history_rotated": True}
         return {"history_hash": appended.hash}
+
+
+def _stream_members(figures: StreamFigures) -> JsonObject:
+    """Return what the last event of a turn says of its stream: of a live one all that is known."""
+    members: JsonObject = {"stream_mode": figures.mode}
+    if figures.mode == "buffered":
+        return members
+
+    times = {
+        "ttft_ms": figures.ttft_ms,
+        "upstream_ttft_ms": figures.upstream_ttft_ms,
+        "held_ms": figures.held_ms,
+    }
+    known = {name: time for name, time in times.items() if time is not None}
+    return {**members, **known, "shown_rounds": figures.shown_rounds}
 
 
 def _sent_body(context: TurnContext, limit: int) -> Any:
@@ -546,7 +587,29 @@ def _may_have_cost(result: ModelResult) -> bool:
         return result.status < HTTPStatus.BAD_REQUEST
     if isinstance(result, ModelResponse):
         return True
-    return result.code in {BROKE_OFF, TOO_LARGE, TIMEOUT, BAD_REPLY}
+    if isinstance(result, CutReply):
+        return True
+    return result.code in {BROKE_OFF, IDLE, FLOW_SPENT, TOO_LARGE, TIMEOUT, BAD_REPLY}
+
+
+def _usage_of(call: ModelCall, result: ModelResult | None) -> JsonObject | None:
+    """Return the usage of a model call.
+
+    Of a live reply without an end it is what its stream told so far. None: nobody will ever know.
+    """
+    if isinstance(result, ModelResponse):
+        return result.usage
+    return read_usage(call.live.usage) if call.live is not None else None
+
+
+def read_usage(usage: bytes | None) -> JsonObject | None:
+    """Return the usage that a stream told; None if it told none that can be read."""
+    if usage is None:
+        return None
+    try:
+        return as_object(decode_recorded(usage))
+    except ValueError:
+        return None
 
 
 def _is_free(usage: JsonObject, status: int) -> bool:

@@ -109,7 +109,7 @@ async def replay_turn(recording: RecordedTurn, agent: Agent, dialect: Dialect) -
     Raises ``UnreadableRequestError`` and ``JsonSpliceError`` for a request that is none.
     """
     view = dialect.read_request(recording.body)
-    room = dialect.MAX_TOOLS - len(view.declared_tools)
+    room = dialect.max_tools - len(view.declared_tools)
     catalog = ToolCatalog.build(
         agent.tools, view.declared_tools, room, is_open=view.declares_elsewhere
     )

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, I
 
 from msgspec.structs import replace
 
-from claw_mediate.core.http import RunnerResponse, build_error_body, respond
+from claw_mediate.core.http import Keepalive, RunnerResponse, build_error_body, respond
 from claw_mediate.dialects.base import Dialect, RunnerRequest, StreamOpening
 from claw_mediate.settings import Pace
 from claw_mediate.turns.context import TurnContext, TurnResult
@@ -142,7 +142,7 @@ async def _events(running: RunningTurn, pace: Pace) -> AsyncGenerator[bytes]:
     """
     context, progress, task = running.context, running.driver.progress, running.task
     dialect = context.dialect
-    own_id = dialect.ID_PREFIX + context.turn_id.removeprefix("turn_")
+    own_id = dialect.id_prefix + context.turn_id.removeprefix("turn_")
     opening = StreamOpening(own_id, context.view.model, int(time.time()))
 
     is_auto = pace.kind == "auto"
@@ -150,12 +150,15 @@ async def _events(running: RunningTurn, pace: Pace) -> AsyncGenerator[bytes]:
     next_event = time.monotonic() + (_SILENT_SECONDS if is_auto else 0)
     while not task.done():
         now = time.monotonic()
+        note = progress.note(names_tools=pace.names_tools)
         if pace.kind in {"native", "auto"} and now >= next_event:
-            yield dialect.keepalive(progress.note, "native", opening)
+            beat = dialect.keepalive(note, "native", opening)
+            # The first one announces the answer's id, and must arrive.
+            yield Keepalive(beat) if opening.beats else beat
             opening = replace(opening, beats=opening.beats + 1)
             next_event = now + (_EVENT_SECONDS if is_auto else 0)
         elif pace.kind in {"comment", "auto"}:
-            yield dialect.keepalive(progress.note, "comment", opening)
+            yield Keepalive(dialect.keepalive(note, "comment", opening))
 
         await asyncio.wait([task], timeout=interval)
 

@@ -64,6 +64,17 @@ def test_a_turn_counts_once_whether_it_is_in_history_in_the_log_or_in_both(
     assert counted(report(files, history=False, log=True)) == (3, 6, 1.5)
 
 
+@pytest.mark.requirement("live:audit")
+def test_the_time_to_the_first_content_is_that_of_live_turns_in_the_log(files: ProxyFiles) -> None:
+    files.turn("t1")
+    for turn_id, ttft_ms in (("t1", 200), ("t2", 200), ("t3", "soon")):
+        log_turn(files, turn_id, stream_mode="live", ttft_ms=ttft_ms)
+    log_turn(files, "t4", stream_mode="buffered")
+    assert report(files, log=True).ttft_ms.p50 == pytest.approx(200, rel=0.01)
+    assert document(report(files, log=True, turn="t4"))["ttft_ms"] == {"p50": None, "p95": None}
+    assert report(files).ttft_ms.p50 is None
+
+
 @pytest.mark.requirement("audit:merge")
 def test_history_alone_and_a_log_alone_give_the_same_calls(files: ProxyFiles) -> None:
     calls = (

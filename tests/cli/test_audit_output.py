@@ -29,6 +29,16 @@ def test_tables_show_agents_tools_failures_tokens_and_cost(history: str) -> None
     assert "2026-01-01T00:00:01Z analyst turn_4f2d desk.trade timeout 504" in output
 
 
+@pytest.mark.requirement("live:audit")
+def test_the_time_to_the_first_content_stands_behind_that_of_the_turns(files: ProxyFiles) -> None:
+    files.ends("turn_4f1c", stream_mode="live", ttft_ms=20)
+    output = words(claw("--history", str(files.directory), "--log", str(files.log)).stdout)
+    assert any(
+        line.endswith("(p95); live ones showed content after 20 ms (p50), 20 ms (p95)")
+        for line in output
+    )
+
+
 @pytest.mark.requirement("cli:audit")
 def test_csv_has_every_call_and_its_columns_are_those_of_the_page(history: str) -> None:
     result = claw("--history", history, "--csv")

@@ -83,7 +83,7 @@ def test_it_becomes_mitmproxy_with_the_addon_and_every_option_as_it_stands(
     assert (result.exit_code, result.output) == (0, "")
     head, start, scripts, script = (started.command[:3], *started.command[3:6])
     assert (head, scripts, started.options) == (HEAD, "-s", options)
-    assert f"import {program};" in start
+    assert f"run('{program}')" in start
     assert Path(script).read_bytes() == (ROOT / "addons" / "cllama.py").read_bytes()
 
 
@@ -107,7 +107,7 @@ def test_one_worker_is_mitmproxy_itself(
 ) -> None:
     compiled_tree(tmp_path)
     assert claw("proxy", *arguments).exit_code == 0
-    assert "import mitmdump;" in started.command[3]
+    assert "run('mitmdump')" in started.command[3]
     assert "supervise" not in started.command[3]
 
 

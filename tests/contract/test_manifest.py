@@ -101,6 +101,17 @@ def test_absent_and_zero_limits_take_the_defaults() -> None:
     )
 
 
+@pytest.mark.requirement("live:policy")
+def test_an_answer_is_buffered_and_its_preamble_shown_unless_the_policy_says_otherwise() -> None:
+    older, _ = read_manifest(manifest(policy={"max_rounds": 3}))
+    newer, _ = read_manifest(manifest(policy={"stream": "live", "preamble": "hide"}))
+    assert (older.policy.stream, older.policy.preamble) == ("buffered", "show")
+    assert (newer.policy.stream, newer.policy.preamble) == ("live", "hide")
+    for wrong in ({"stream": "Live"}, {"stream": None}, {"preamble": True}):
+        with pytest.raises(ValidationError):
+            read_manifest(manifest(policy=wrong))
+
+
 def test_keys_that_are_not_known_are_ignored() -> None:
     read, left_out = read_manifest(manifest(entry(future=1), future=2))
     assert len(read.tools) == 1

@@ -62,6 +62,8 @@ EXAMPLES: dict[str, Any] = {
             "total_timeout_ms": 120000,
             "max_tool_result_bytes": 16384,
             "on_budget": "error",
+            "stream": "live",
+            "preamble": "hide",
         },
     },
     "feeds": [
@@ -152,6 +154,7 @@ EXAMPLES: dict[str, Any] = {
 WRONG: list[tuple[str, dict[str, Any]]] = [
     ("tools", {"version": 2}),
     ("tools", {"version": 1, "policy": {"max_rounds": "8"}}),
+    ("tools", {"version": 1, "policy": {"stream": "on"}}),
     (
         "tools",
         {

@@ -11,17 +11,17 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from claw_mediate.dialects.anthropic import messages as anthropic_messages
+from claw_mediate.dialects.anthropic import DIALECT as ANTHROPIC_MESSAGES
 from claw_mediate.dialects.base import Dialect
-from claw_mediate.dialects.openai import chat as openai_chat
-from claw_mediate.dialects.responses import response as openai_responses
+from claw_mediate.dialects.openai import DIALECT as OPENAI_CHAT
+from claw_mediate.dialects.responses import DIALECT as OPENAI_RESPONSES
 from tests.mediate.made import catalog, granted
 from tests.wires import Body, Made, Wire, anthropic, openai, responses
 
 DIALECTS: dict[str, Dialect] = {
-    "openai": openai_chat,
-    "anthropic": anthropic_messages,
-    "responses": openai_responses,
+    "openai": OPENAI_CHAT,
+    "anthropic": ANTHROPIC_MESSAGES,
+    "responses": OPENAI_RESPONSES,
 }
 CATALOG = catalog(
     granted("desk.get"), granted("desk.set", method="POST"), granted("desk.end"), native=["shell"]

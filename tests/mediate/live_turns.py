@@ -12,7 +12,7 @@ import json
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 from claw_mediate.core import tool_result
@@ -25,10 +25,10 @@ from claw_mediate.core.shown import (
 )
 from claw_mediate.core.types import ModelResponse, Round, ToolResult, ToolUse
 from claw_mediate.core.weave import change_hidden
-from claw_mediate.dialects.anthropic import messages as anthropic_messages
-from claw_mediate.dialects.base import Additions
-from claw_mediate.dialects.openai import chat as openai_chat
-from claw_mediate.dialects.responses import response as openai_responses
+from claw_mediate.dialects.anthropic import DIALECT as ANTHROPIC_MESSAGES
+from claw_mediate.dialects.base import Additions, Dialect
+from claw_mediate.dialects.openai import DIALECT as OPENAI_CHAT
+from claw_mediate.dialects.responses import DIALECT as OPENAI_RESPONSES
 from claw_mediate.turns.continuity import Continuity
 from claw_state.continuity import Anchor
 from claw_state.sqlite.connection import Database
@@ -66,7 +66,7 @@ def dump(document: Any) -> bytes:
 class Chat:
     """Chat completions. ``mark``: of the ids of one turn."""
 
-    dialect: ModuleType = openai_chat
+    dialect: Dialect = OPENAI_CHAT
 
     def __init__(self, mark: str = "") -> None:
         self.mark = mark
@@ -97,6 +97,7 @@ class Chat:
         return self.reply(said, 0, calls=False)
 
     def answer(self, saids: Sequence[Said], prefill: str = "") -> list[Any]:
+        del prefill
         message: dict[str, Any] = {
             "role": "assistant",
             "content": joined([said.text for said in saids]),
@@ -121,7 +122,7 @@ class Chat:
 class Anthropic(Chat):
     """Anthropic messages."""
 
-    dialect: ModuleType = anthropic_messages
+    dialect: Dialect = ANTHROPIC_MESSAGES
 
     def asked(self, prefill: str = "") -> list[Any]:
         began = [{"role": "assistant", "content": prefill}] if prefill else []
@@ -173,7 +174,7 @@ class Anthropic(Chat):
 class Responses(Chat):
     """OpenAI Responses."""
 
-    dialect: ModuleType = openai_responses
+    dialect: Dialect = OPENAI_RESPONSES
 
     def request(self, messages: Sequence[Any]) -> bytes:
         return dump({"model": "m", "store": False, "input": messages})
@@ -267,7 +268,7 @@ class Played:
         )
         weaves = asyncio.run(self._continuity.find_hidden_rounds(incoming, "", None))
         adapted = change_hidden(
-            weaves, lambda messages: dialect.REPLAY_RULES.adapt(messages, MAKER)
+            weaves, lambda messages: dialect.replay_rules.adapt(messages, MAKER)
         )
         build = dialect.build_request(view, CATALOG, Additions(adapted))
         return build(ToolUse.AS_REQUESTED).body
@@ -280,7 +281,7 @@ class Played:
 
 
 def transcript(wire: Chat, body: bytes) -> list[bytes]:
-    array = Object(body).value(wire.dialect.TRANSCRIPT) or b"[]"
+    array = Object(body).value(wire.dialect.transcript) or b"[]"
     json.loads(body)
     return [array[start:end] for start, end in element_spans(array)]
 
@@ -305,14 +306,14 @@ def play(wire: Chat, rounds: Sequence[Said], last: Said, prefill: str = "") -> P
                 number,
                 said.text,
                 stored,
-                said.thought if wire.dialect is openai_chat else "",
+                said.thought if wire.dialect is OPENAI_CHAT else "",
                 pieces=1 if said.text else 0,
                 signatures=wire.signatures(said, number),
             )
         )
 
     seen = transcript(wire, dialect.write_request(variants(ToolUse.AS_REQUESTED), hidden))
-    record = describe_rounds(texts, last.text, is_joined=dialect.SPLIT_RULES.joins_text)
+    record = describe_rounds(texts, last.text, is_joined=dialect.split_rules.joins_text)
 
     whole = read(wire, wire.whole([*rounds, last]))
     final = read(wire, wire.reply(last, len(rounds) + 1, calls=False))

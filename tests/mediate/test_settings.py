@@ -54,6 +54,10 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         ("keepalive_ms", "-1"),
         ("keepalive_ms", ""),
         ("keepalive_first_ms", "1.5"),
+        ("live_first_ms", "0"),
+        ("live_idle_ms", "2m"),
+        ("live_max_ms", ""),
+        ("keepalive_names", "true"),
         ("history_max_bytes", "9" * 5000),
         ("history_files", "9" * 5000),
         ("history_files", "٣"),
@@ -70,6 +74,21 @@ def test_a_wrong_value_is_one_line_that_names_the_setting_and_the_value(
     with pytest.raises(ValueError, match=f"^cllama_{name} takes .*") as caught:
         Settings.of(DEFAULTS | {name: value})
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.requirement("live:settings")
+def test_the_times_of_live_streams_are_settings_in_milliseconds() -> None:
+    settings = Settings.of(DEFAULTS)
+    assert (settings.live_first, settings.live_idle, settings.live_max) == (10.0, 120.0, 1800.0)
+    values = {"live_first_ms": "500", "live_idle_ms": "1500", "live_max_ms": "60000"}
+    changed = Settings.of(DEFAULTS | values)
+    assert (changed.live_first, changed.live_idle, changed.live_max) == (0.5, 1.5, 60.0)
+
+
+@pytest.mark.requirement("live:keepalive-names")
+def test_keepalives_name_tools_unless_the_setting_says_off() -> None:
+    assert Settings.of(DEFAULTS).pace("openai").names_tools
+    assert not Settings.of(DEFAULTS | {"keepalive_names": "off"}).pace("openai").names_tools
 
 
 @pytest.mark.requirement("settings:documented")

@@ -221,6 +221,20 @@ class Pod:
         if wait:
             eventually(self._ready, f"the proxy is ready; it said: {self.said()}")
 
+    def start_claw(self, *arguments: str) -> None:
+        """Start ``claw proxy`` with one worker, which becomes mitmdump."""
+        (self.home / "home").mkdir(exist_ok=True)
+        with self.stdout.open("ab") as out, self.stderr.open("ab") as err:
+            self.process = subprocess.Popen(
+                [*CLAW, "proxy", *arguments],
+                cwd=self.home,
+                env=self.env(),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+            )
+        eventually(self._ready, f"the proxy is ready; it said: {self.said()}")
+
     def stop(self) -> None:
         self.clients.close()
         if self.process is not None and self.process.poll() is None:

@@ -61,11 +61,11 @@ def test_a_fault_of_ours_in_a_turn_is_told_and_recorded_with_what_ran(
 ) -> None:
     pod_with(
         pod,
-        "from claw_mediate.dialects.openai import chat as _chat\n"
-        "_real = _chat.write_request\n"
+        "from claw_mediate.dialects.openai import DIALECT as _CHAT\n"
+        "_real = _CHAT.write_request\n"
         "def _broken(offered, rounds):\n    if rounds: raise ZeroDivisionError\n    return "
         "_real(offered, rounds)\n"
-        "_chat.write_request = _broken\n",
+        "object.__setattr__(_CHAT, 'write_request', _broken)\n",
     )
     pod.service.routes["GET", "/balance"] = JSONResponse({"usd": 1})
     pod.provider.says(calls(("c1", "desk__balance", {})))

@@ -23,6 +23,19 @@ FROZEN = (
 )
 
 
+TELLS_WHEN_PREPARED = """
+import gc, sys
+from mitmproxy import ctx
+freeze = gc.freeze
+def tell():
+    freeze()
+    addresses = ctx.master.addons.get("proxyserver").listen_addrs()
+    print(f"listens when prepared: {len(addresses)}", file=sys.stderr, flush=True)
+gc.freeze = tell
+"""
+"""A second script: the proxy is prepared when it freezes its objects."""
+
+
 def fails_to_start(pod: Pod, *arguments: str) -> list[str]:
     """Start, wait for the end, and return the lines of the output about cllama."""
     pod.start(*arguments, wait=False)
@@ -148,6 +161,48 @@ def test_what_the_first_requests_would_wait_for_is_done_before_it_listens(pod: P
         line["claw_id"] for line in pod.log() if line.get("error") == "agent_context_broken"
     ] == ["broken"]
     assert int(httpx2.get(f"{pod.url}/health").headers["x-frozen"]) > 10_000
+
+
+@pytest.mark.requirement("start:prepared")
+@pytest.mark.parametrize(
+    ("start", "host"),
+    [
+        ("mitmdump", ""),
+        ("mitmdump", "localhost:"),
+        ("claw proxy", "127.0.0.1:"),
+        ("workers", "127.0.0.1:"),
+    ],
+)
+def test_listeners_that_the_modes_name_are_opened_when_the_proxy_is_prepared(
+    pod: Pod, start: str, host: str
+) -> None:
+    pod.agent("analyst", pod.tool("balance"))
+    tells = pod.home / "tells.py"
+    tells.write_text(TELLS_WHEN_PREPARED, encoding="utf-8")
+    modes = [f"reverse:http://pod.invalid@{host}{pod.port}", f"regular@{host}{pod.proxy_port}"]
+    arguments = ["-s", str(tells), *(word for mode in modes for word in ("--mode", mode))]
+    if start == "claw proxy":
+        pod.start_claw(*arguments)
+    else:
+        pod.workers = 2 if start == "workers" else 1
+        pod.start(*arguments)
+    assert "listens when prepared: 0" in pod.said()
+    assert "listens when prepared: 2" not in pod.said()
+    assert httpx2.get(f"http://127.0.0.1:{pod.proxy_port}/health", trust_env=False).status_code
+
+
+@pytest.mark.requirement("start:prepared")
+def test_an_address_that_mitmdump_binds_before_it_loads_the_script_is_served_as_ever(
+    pod: Pod,
+) -> None:
+    pod.agent("analyst", pod.tool("balance"))
+    tells = pod.home / "tells.py"
+    tells.write_text(TELLS_WHEN_PREPARED, encoding="utf-8")
+    mode = f"reverse:http://pod.invalid@127.0.0.1:{pod.port}"
+    pod.start("-s", str(tells), "--mode", mode)
+    assert "listens when prepared: 1" in pod.said()
+    pod.provider.says(text("ok"))
+    assert pod.client().chat.completions.create(**BODY).choices[0].message.content == "ok"  # type: ignore[call-overload]
 
 
 @pytest.mark.requirement("start:explicit-mode")

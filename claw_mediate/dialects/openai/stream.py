@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from claw_mediate.dialects import sse
-from claw_mediate.dialects.base import RunnerRequest, StreamOpening
+from claw_mediate.dialects.base import Keepalive, RunnerRequest, StreamOpening
 from claw_mediate.dialects.members import (
     Members,
     as_raw,
@@ -64,7 +64,17 @@ def stream(
     yield sse.DONE
 
 
-def empty_chunk(opening: StreamOpening) -> bytes:
+def keepalive(note: str, kind: Keepalive, opening: StreamOpening) -> bytes:
+    """Return a comment, which every SDK skips; of the native kind, a chunk with an empty delta."""
+    return sse.comment(note) if kind == "comment" else _empty_chunk(opening)
+
+
+def stream_error(error: bytes, _opening: StreamOpening) -> bytes:
+    """Return the events of an error that comes after the headers."""
+    return sse.event(error) + sse.DONE
+
+
+def _empty_chunk(opening: StreamOpening) -> bytes:
     """Return a chunk that says nothing.
 
     It has a choice, because clients read the first choice of every chunk.

@@ -1,6 +1,6 @@
-"""The dialect of OpenAI Responses, ``POST …/responses`` (docs/spec/responses.md).
+"""A provider's response of OpenAI Responses, and its items in the transcript.
 
-Here are the provider's responses; ``request`` has the runner's requests, ``stream`` the streams.
+docs/spec/responses.md has the rules.
 
 A response's ``message`` is its array ``output``. Its items stay as the provider wrote them. Only
 missing ids are added, and names and arguments changed that providers do not accept in a request;
@@ -10,7 +10,7 @@ items that must leave the transcript are left out.
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from claw_contract.base import JsonObject
 from claw_mediate.core import json_splice, tool_result
 from claw_mediate.core.json_outline import MAX_WHOLE_BYTES
-from claw_mediate.core.object_ids import RESPONSE_SHAPE
 from claw_mediate.core.reinjection import summarize_arguments, summarize_result
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import ModelResponse, Round, ToolCall, ToolResult, UnreadableArguments
@@ -31,11 +30,8 @@ from claw_mediate.dialects.base import (
     UnreadableResponseError,
 )
 from claw_mediate.dialects.bodies import Changes, encode, unique_ids
-from claw_mediate.dialects.openai import chat
+from claw_mediate.dialects.openai.response import is_object
 from claw_mediate.dialects.openai.wire_types import Function, arguments_text
-from claw_mediate.dialects.responses import request as responses_request
-from claw_mediate.dialects.responses import split as responses_split
-from claw_mediate.dialects.responses import stream as responses_stream
 from claw_mediate.dialects.responses.anchors import answer_anchor
 from claw_mediate.dialects.responses.items import (
     CUSTOM,
@@ -57,28 +53,11 @@ from claw_mediate.dialects.responses.items import (
     write_answer,
 )
 from claw_mediate.dialects.responses.reasoning import (
-    ReasoningRules,
     is_replayable,
     sign,
     without_reasoning,
 )
 from claw_state.continuity import Anchor
-
-NAME: Final = "openai-responses"
-TRANSCRIPT: Final = "input"
-ID_PREFIX: Final = responses_stream.ID_PREFIX
-ANSWER_SHAPE: Final = RESPONSE_SHAPE
-MAX_TOOLS: Final = 128  # The limit of chat completions; OpenAI names none for this protocol
-REPLAY_RULES: Final = ReasoningRules()
-SPLIT_RULES: Final = responses_split.SPLIT_RULES
-
-read_request = responses_request.read_request
-build_request = responses_request.build_request
-add_context = responses_request.add_context
-stream = responses_stream.stream
-keepalive = responses_stream.keepalive
-stream_error = responses_stream.stream_error
-error_body = chat.error_body
 
 _FREE_TEXT = "free text"
 _OUT_OF_TOKENS = "max_output_tokens"
@@ -462,7 +441,7 @@ def _resendable(raw: bytes, call: ToolCall) -> bytes:
     changes: Changes = {}
     if call.safe_name is not None:
         changes["name"] = encode(call.safe_name)
-    if isinstance(call.arguments, UnreadableArguments) and not chat.is_object(call.arguments.text):
+    if isinstance(call.arguments, UnreadableArguments) and not is_object(call.arguments.text):
         changes["arguments"] = encode(json.dumps({"invalid_json": call.arguments.text}))
     return json_splice.edit(raw, changes) if changes else raw
 

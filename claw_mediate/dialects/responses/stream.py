@@ -51,10 +51,9 @@ type _Event = dict[str, Any]
 
 
 def stream(
-    body: bytes, request: RunnerRequest, opening: StreamOpening | None = None
+    body: bytes, _request: RunnerRequest, opening: StreamOpening | None = None
 ) -> Iterator[bytes]:
     """Yield the events of a response. ``opening``: the head of the stream, if it has begun."""
-    del request
     response = split_object(without_line_breaks(body))
     if opening is not None:
         response["id"] = msgspec.json.encode(opening.id)

@@ -29,13 +29,20 @@ def stream_response(flow: http.HTTPFlow, exchange: RunnerResponse) -> None:
     """Answer the flow chunk by chunk. Call this in its ``request`` hook."""
     headers = [(name.encode(), value.encode()) for name, value in exchange.headers]
     if flow.request.http_version == "HTTP/1.1":
-        # HTTP/1.0 reads until close; HTTP/2 and 3 have frames.
         headers.append((b"transfer-encoding", b"chunked"))
 
     flow.response = http.Response.make(exchange.status, b"", headers)
     flow.response.headers.pop("content-length", None)
     flow.response.http_version = flow.request.http_version
     state_of(flow).source = ChunkSource(exchange.chunks)
+
+
+def is_framed(request: http.Request) -> bool:
+    """Return whether the response to this request has an end of its own.
+
+    HTTP/1.1 has chunks, HTTP/2 and HTTP/3 have frames. HTTP/1.0 reads until the connection ends.
+    """
+    return request.http_version == "HTTP/1.1" or request.is_http2 or request.is_http3
 
 
 async def set_response(flow: http.HTTPFlow, exchange: RunnerResponse) -> None:
@@ -97,9 +104,12 @@ class DoorAddon:
         """Pull the next chunk of this flow's response. A slow runner slows its source down."""
         source = state_of(flow).source
         assert source is not None
-        await source.pull()
-        if (handler := self._connection_handler(flow.client_conn)) is not None:
+        handler = self._connection_handler(flow.client_conn)
+        if handler is not None:
             await handler.drain_writers()
+
+        source.drop_keepalive()
+        await source.pull()
 
     async def door_piece(self, _flow: http.HTTPFlow) -> None:
         """Let other connections have their turn."""

@@ -2,6 +2,8 @@
 
     chunks            a response may come from a source: headers at once, then chunks, each pulled
                       by a blocking hook
+    cuts              a source that fails cuts the response, so that it never ends as if it were
+                      whole; one that raises AnswerCutError does so on purpose
     early responses   a request that is refused for its headers or its size is answered before its
                       body is there
     size limits       apply to what must be whole to be read; what streams through is not counted
@@ -24,10 +26,12 @@ from mitmproxy.proxy import commands
 from mitmproxy.proxy.layers import http as layers
 from mitmproxy.utils import human
 
+from claw_mediate.core.http import AnswerCutError
 from claw_mediate.http.large_bodies import MAX_INLINE_BYTES
 from claw_mediate.mitm.flow_state import ChunkSource, FlowState, end_pending, state_of
 from claw_mediate.mitm.gate import guard
 from claw_mediate.mitm.response_stream import delivery, patches
+from claw_mediate.mitm.view.hidden_flows import MAX_SHOWN
 from claw_mediate.mitm.view.redaction import is_sendable, original_data, restore_originals
 
 _PIECE_BYTES = 256 * 1024
@@ -81,6 +85,43 @@ class BodyBuffer:
 
     def clear(self) -> None:
         self._file, self._size = BytesIO(), 0
+
+
+class SentBytes:
+    """The first bytes of a response that came from a source, for whoever looks at its flow.
+
+    While nobody observes flows, none are kept: a long answer would be held twice.
+    """
+
+    def __init__(self, state: FlowState) -> None:
+        redaction = state.redaction
+        redactor = None
+        if redaction is not None and redaction.heads is not None:
+            redactor = redaction.bodies or redaction.heads
+
+        # The flow shows MAX_SHOWN bytes. A secret that this limit goes through is found only if it
+        # is kept as a whole.
+        self._limit = MAX_SHOWN + redactor.max_form_bytes if redactor is not None else 0
+        self._kept = bytearray()
+        self._size = 0
+
+    def add(self, data: bytes) -> None:
+        self._size += len(data)
+        room = self._limit - len(self._kept)
+        if room > 0:
+            self._kept += data[:room]
+
+    def show(self, flow: http.HTTPFlow) -> None:
+        """Put what is kept into the flow; if bytes are missing, its comment says so."""
+        if not self._limit:
+            return
+
+        assert flow.response is not None
+        flow.response.data.content = bytes(self._kept)
+        missing = self._size - MAX_SHOWN
+        if missing > 0:
+            note = f"{missing} bytes of the answer are not shown"
+            flow.comment = f"{flow.comment} ({note})".lstrip()
 
 
 def _cancel_for_runner(state: FlowState) -> None:
@@ -313,7 +354,7 @@ class DoorStream(layers.HttpStream):
         head = layers.ResponseHeaders(self.stream_id, self.flow.response, end_stream=False)
         yield layers.SendHttp(head, client)
 
-        sent = bytearray()
+        sent = SentBytes(state_of(self.flow))
         while not source.has_ended:
             source.was_pulled = False
             yield DoorChunkHook(self.flow)
@@ -324,24 +365,29 @@ class DoorStream(layers.HttpStream):
                 return False
 
             if source.ready:
-                sent += source.ready
+                sent.add(source.ready)
                 yield layers.SendHttp(layers.ResponseData(self.stream_id, source.ready), client)
 
+        sent.show(self.flow)
         if source.error is not None:
             yield from self._cut(source.error)
             return False
 
-        self.flow.response.data.content = bytes(sent)  # what mitmweb and saved flows show
         return True
 
     def _cut(self, error: BaseException) -> _Commands[None]:
-        """Cut a stream that failed after its headers: it must never end as if it were whole."""
-        _log.error("an answer broke off: %s", type(error).__name__)
-        self.flow.error = flow.Error("cllama: the answer broke off")
+        """Cut a response after its headers: it must never end as if it were whole."""
+        if isinstance(error, AnswerCutError):
+            reason = f"the answer was cut: {error}"
+        else:
+            reason = "the answer broke off"
+            _log.error("an answer broke off: %s", type(error).__name__)
+        self.flow.error = flow.Error(f"cllama: {reason}")
         yield layers.HttpErrorHook(self.flow)
 
+        # Over HTTP/2 this resets the stream, also before the runner has ended its side.
         end = layers.ResponseProtocolError(
-            self.stream_id, "the answer broke off", layers.ErrorCode.GENERIC_SERVER_ERROR
+            self.stream_id, reason, layers.ErrorCode.GENERIC_SERVER_ERROR
         )
         yield layers.SendHttp(end, self.context.client)
         self.flow.live = False

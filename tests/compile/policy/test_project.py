@@ -86,6 +86,20 @@ def test_a_policy_is_replaced_whole(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.requirement("live:policy")
+def test_how_an_answer_streams_is_written_only_where_the_pod_file_says_it(tmp_path: Path) -> None:
+    pod = ", tool-policy-defaults: {stream: live}"
+    without = tools_json(tmp_path, ALL)
+    inherited = tools_json(tmp_path, ALL, pod)
+    own = tools_json(tmp_path, ALL + ", tool-policy: {preamble: hide}", pod)
+    assert without is not None
+    assert inherited is not None
+    assert own is not None
+    assert not {"stream", "preamble"} & without["policy"].keys()
+    assert inherited["policy"] == {**without["policy"], "stream": "live"}
+    assert own["policy"] == {**without["policy"], "preamble": "hide"}
+
+
 @pytest.mark.requirement("compile:discovered-descriptor")
 @pytest.mark.parametrize(("mcp", "path"), [("", "/mcp"), (", mcp: {path: /rpc}", "/rpc")])
 def test_a_discovered_mcp_service_compiles_to_mcp_calls(

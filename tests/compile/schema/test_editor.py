@@ -60,7 +60,7 @@ services:
         - egress://
         - channel://chat: {dm: {}, guilds: {}, allow_from_handles: true, allow_from_services: [api]}
       tools: [..., {service: api, allow: [get, trade], deny: [trade]}]
-      tool-policy: {max-rounds: 4, timeout-per-tool-ms: 1000, total-timeout-ms: 5000, on-budget: error}
+      tool-policy: {max-rounds: 4, timeout-per-tool-ms: 1000, total-timeout-ms: 5000, on-budget: error, stream: live, preamble: hide}
       feeds: [..., news, {name: own, source: api, path: "/feed?x=1", ttl: 5, description: what}]
       skills: [..., skills/two.md]
       memory: {service: api, timeout-ms: 100}

@@ -95,6 +95,7 @@ LINE: dict[str, Any] = {
         {
             "round": 2,
             "wall_time_ms": 4,
+            "shown": 14,
             "tool_calls": [
                 {
                     "name": "desk.trade",
@@ -119,7 +120,7 @@ LINE: dict[str, Any] = {
 }
 
 
-@pytest.mark.requirement("transcript:turn")
+@pytest.mark.requirement("transcript:turn", "live:audit")
 def test_a_line_of_history_reads_as_who_said_what_to_whom() -> None:
     assert render_transcript(LINE) == snapshot("""\
 turn turn_1 · ok 200 · agent analyst · 2026-11-21T05:29:13.679Z
@@ -146,7 +147,7 @@ model → cllama: desk.trade
 cllama → desk → model: 7 ms · HTTP 500 · http_500
   │ {"code": "http_500", "message": "no"}
 
-── round 2 · 4 ms
+── round 2 · 4 ms · 14 characters shown
 model → cllama: desk.trade
   │ {"n": 1}
 cllama → model: duplicate_tool_call; nothing ran

@@ -97,6 +97,18 @@ def test_an_agent_is_its_directory_with_or_without_tools(pod: ContextRoot) -> No
     assert [event["tools_count"] for event in pod.said("tool_manifest_loaded")] == [1, 0]
 
 
+@pytest.mark.requirement("live:policy")
+def test_an_agent_streams_as_its_policy_says(pod: ContextRoot) -> None:
+    pod.write("analyst", tool())
+    pod.write("writer", tool(), policy={"stream": "live", "preamble": "hide"})
+    modes = []
+    for name in ("analyst", "writer"):
+        found = pod.agents.find(name)
+        assert found is not None
+        modes.append((found.stream, found.preamble))
+    assert modes == [("buffered", "show"), ("live", "hide")]
+
+
 @pytest.mark.requirement("contract:agent-id")
 @pytest.mark.parametrize(
     "name",

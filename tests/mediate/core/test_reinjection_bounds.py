@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -15,8 +14,9 @@ from hypothesis import strategies as st
 
 from claw_mediate.core.json_splice import element_spans
 from claw_mediate.core.reinjection import MAX_REINJECTED_BYTES, fit_to_limit
-from claw_mediate.dialects.anthropic import messages as anthropic_messages
-from claw_mediate.dialects.openai import chat as openai_chat
+from claw_mediate.dialects.anthropic import DIALECT as ANTHROPIC_MESSAGES
+from claw_mediate.dialects.base import Dialect
+from claw_mediate.dialects.openai import DIALECT as OPENAI_CHAT
 from tests.turns.desk import Desk, tool
 from tests.turns.remembering import sent
 from tests.turns.scripted import Thought
@@ -66,10 +66,10 @@ def test_the_beginning_changes_once_in_a_long_while_and_not_with_every_request()
     assert 0 < breaks <= 250 / 9
 
 
-def hidden_round(dialect: ModuleType, number: int, arguments: Any, told: Any) -> bytes:
+def hidden_round(dialect: Dialect, number: int, arguments: Any, told: Any) -> bytes:
     """Return a hidden round as the dialect stores it, with a thought."""
     content, call_id = json.dumps(told), f"call{number}"
-    if dialect is openai_chat:
+    if dialect is OPENAI_CHAT:
         function = {"name": "desk__quote", "arguments": json.dumps(arguments)}
         call = {
             "id": call_id,
@@ -103,7 +103,7 @@ def dump(document: Any) -> bytes:
 
 
 @pytest.mark.requirement("continuity:bounds")
-@pytest.mark.parametrize("dialect", [openai_chat, anthropic_messages])
+@pytest.mark.parametrize("dialect", [OPENAI_CHAT, ANTHROPIC_MESSAGES])
 @pytest.mark.parametrize("arguments", [{"symbol": "X"}, {"note": "é" * 300}])
 @pytest.mark.parametrize(
     "told",
@@ -118,7 +118,7 @@ def dump(document: Any) -> bytes:
     ],
 )
 def test_a_call_that_shrinks_keeps_its_name_its_id_and_how_it_went(
-    dialect: ModuleType, arguments: dict[str, Any], told: dict[str, Any]
+    dialect: Dialect, arguments: dict[str, Any], told: dict[str, Any]
 ) -> None:
     messages = hidden_round(dialect, 1, arguments, told)
     short = dialect.summarize(messages)
@@ -126,7 +126,7 @@ def test_a_call_that_shrinks_keeps_its_name_its_id_and_how_it_went(
     assert dialect.summarize(messages) == short, "the same bytes every time"
     assert [json.loads(b"[%b]" % short)[n]["role"] for n in (0, 1)] == [
         "assistant",
-        "tool" if dialect is openai_chat else "user",
+        "tool" if dialect is OPENAI_CHAT else "user",
     ]
     assert b"Let me see" not in short
     assert all(word in short for word in (b'"signature": "s"', b"call1", b"desk__quote"))

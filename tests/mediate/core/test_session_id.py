@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from claw_mediate.core.session_id import SessionHints, read_session_id
-from claw_mediate.dialects.anthropic import messages as anthropic_messages
-from claw_mediate.dialects.openai import chat as openai_chat
+from claw_mediate.dialects.anthropic import DIALECT as ANTHROPIC_MESSAGES
+from claw_mediate.dialects.openai import DIALECT as OPENAI_CHAT
 
 ID = "0f9e2b1c-5d4e-4a6b-9c8d-7e6f5a4b3c2d"
 CLAUDE = json.dumps({"device_id": "d", "account_uuid": "", "session_id": ID})
@@ -118,7 +118,7 @@ def test_whatever_stands_there_a_session_is_a_short_text(
 
 
 @pytest.mark.requirement("continuity:session")
-@pytest.mark.parametrize("dialect", [openai_chat, anthropic_messages])
+@pytest.mark.parametrize("dialect", [OPENAI_CHAT, ANTHROPIC_MESSAGES])
 def test_every_dialect_reads_what_the_body_says_of_it(dialect: Any) -> None:
     body = {
         "model": "m",

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from claw_mediate.core.side_requests import CLAUDE_CODE_QUOTA, RULES, find_side_request
-from claw_mediate.dialects.anthropic import messages as anthropic_messages
-from claw_mediate.dialects.openai import chat as openai_chat
+from claw_mediate.dialects.anthropic import DIALECT as ANTHROPIC_MESSAGES
+from claw_mediate.dialects.openai import DIALECT as OPENAI_CHAT
 
 OPENCODE = (
     "You are a title generator. You output ONLY a thread title. Nothing "
@@ -124,11 +124,11 @@ def test_requests_are_told_apart_as_they_come_over_the_wire() -> None:
         "tools": [{"type": "function", "function": {"name": name}} for name in FILES],
     }
     for dialect, body, rule in (
-        (anthropic_messages, title, "claude-code-title"),
-        (anthropic_messages, quota, CLAUDE_CODE_QUOTA),
-        (openai_chat, fork, "qwen-memory-extraction"),
-        (anthropic_messages, {**title, "tools": [{"name": "Bash"}]}, None),
-        (openai_chat, {**fork, "messages": fork["messages"][1:]}, None),
+        (ANTHROPIC_MESSAGES, title, "claude-code-title"),
+        (ANTHROPIC_MESSAGES, quota, CLAUDE_CODE_QUOTA),
+        (OPENAI_CHAT, fork, "qwen-memory-extraction"),
+        (ANTHROPIC_MESSAGES, {**title, "tools": [{"name": "Bash"}]}, None),
+        (OPENAI_CHAT, {**fork, "messages": fork["messages"][1:]}, None),
     ):
         assert find_side_request(dialect.read_request(json.dumps(body).encode())) == rule
 

@@ -26,7 +26,7 @@ LIVE = pytest.mark.parametrize("wire", WIRES, ids=lambda wire: type(wire).__name
 
 
 def stored(played: Played, messages: bytes, *, evicted: bool = False) -> StoredRounds:
-    name = live_name(played.wire.dialect.NAME)
+    name = live_name(played.wire.dialect.name)
     names = (*played.anchor.names, *map(hides_key, played.record.signed))
     anchor = Anchor(
         f"{name}:{played.anchor.key}",
@@ -42,11 +42,11 @@ def plan_of(
     """Return the plan of a request's rounds, as ``turns.continuity`` makes it."""
     dialect = played.wire.dialect
     evidence = dialect.read_request(played.wire.request(messages)).evidence
-    live = live_name(dialect.NAME)
+    live = live_name(dialect.name)
     anchors = {index: replace_keys(anchor, live) for index, anchor in evidence.anchors.items()}
     gaps = {index: replace_keys(anchor, live) for index, anchor in evidence.gaps.items()}
     own = replace(evidence, anchors=anchors, gaps=gaps)
-    summarize = partial(summarize_record, summarize=dialect.summarize, rules=dialect.SPLIT_RULES)
+    summarize = partial(summarize_record, summarize=dialect.summarize, rules=dialect.split_rules)
     return plan_reinjection(own, known, "", summarize), own, list(map(dump, messages))
 
 
@@ -58,7 +58,7 @@ def replace_keys(anchor: Anchor, live: str) -> Anchor:
 def woven(played: Played, messages: list[Any], *known: StoredRounds) -> tuple[Weaves, list[Any]]:
     """Return the weaves of a request, and the transcript that its provider gets."""
     plan, evidence, raw = plan_of(played, messages, *known)
-    weaves = weave_rounds(plan, evidence, lambda: raw, played.wire.dialect.SPLIT_RULES)
+    weaves = weave_rounds(plan, evidence, lambda: raw, played.wire.dialect.split_rules)
     array = b"[" + b",".join(raw) + b"]"
     return weaves, json.loads(insert_messages(array, weaves))
 
@@ -180,7 +180,7 @@ def test_a_second_try_goes_without_thinking_that_no_memory_explains() -> None:
     ]
     known = stored(played, played.record.write())
     plan, evidence, raw = plan_of(played, messages, known)
-    rules = wire.dialect.SPLIT_RULES
+    rules = wire.dialect.split_rules
     weaves = weave_rounds(plan, evidence, lambda: raw, rules)
     again = leave_out_unexplained(weaves, plan, evidence, lambda: raw, rules)
     changed = {index: weave for index, weave in again.items() if weave != weaves.get(index)}
@@ -203,7 +203,7 @@ def test_items_that_unexplained_reasoning_led_to_lose_their_ids() -> None:
     played = play(wire, TWO, LAST)
     messages = sent(played)
     plan, evidence, raw = plan_of(played, messages)
-    again = leave_out_unexplained({}, plan, evidence, lambda: raw, wire.dialect.SPLIT_RULES)
+    again = leave_out_unexplained({}, plan, evidence, lambda: raw, wire.dialect.split_rules)
     assert [index for index, weave in again.items() if weave == Replace(b"", b"")] == [1, 3, 5]
     rests = [weave.rest for weave in again.values() if isinstance(weave, Replace) and weave.rest]
     assert ["id" in json.loads(rest) for rest in rests] == [False] * 3

@@ -279,10 +279,10 @@ def _go_on(dialect: Dialect, reply: ModelResponse, *, is_responses: bool) -> Non
     past = Round(1, reply, results)
     dialect.write_answers(past)
     for replayed in (False, True):
-        dialect.REPLAY_RULES.find_losses([past], replayed=replayed)
+        dialect.replay_rules.find_losses([past], replayed=replayed)
         messages = b",".join(dialect.write_hidden_rounds([past], replayed=replayed))
         for maker in ("", "another"):
-            adapted = dialect.REPLAY_RULES.adapt(messages, maker)
+            adapted = dialect.replay_rules.adapt(messages, maker)
             json.loads(b"[%b]" % adapted)
             json.loads(b"[%b]" % dialect.summarize(adapted))
         if is_responses:

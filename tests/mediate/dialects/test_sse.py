@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from claw_contract.sse import SseReader
 from claw_mediate.dialects import sse
 from claw_mediate.dialects.base import StreamOpening
-from claw_mediate.dialects.openai import chat as openai_chat
+from claw_mediate.dialects.openai import DIALECT as OPENAI_CHAT
 
 OPENING = StreamOpening("chatcmplturn", "asked-for", 7)
 WORDS = st.text(st.characters(exclude_categories=["Cs"]))
@@ -18,7 +18,7 @@ WORDS = st.text(st.characters(exclude_categories=["Cs"]))
 @pytest.mark.requirement("stream:keepalive-is-skipped")
 @given(WORDS)
 def test_a_keepalive_is_a_comment_that_the_sdk_skips(note: str) -> None:
-    alive = openai_chat.keepalive(note, "comment", OPENING)
+    alive = OPENAI_CHAT.keepalive(note, "comment", OPENING)
     assert alive.startswith(b": ")
     assert alive.endswith(b"\n\n")
     assert alive.count(b"\n") == 2

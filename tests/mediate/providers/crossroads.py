@@ -17,9 +17,9 @@ from claw_contract.secret import Secret
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.model_policy import Candidate
 from claw_mediate.core.types import ModelResponse, TurnLimits
-from claw_mediate.dialects.anthropic import messages as anthropic_messages
+from claw_mediate.dialects.anthropic import DIALECT as ANTHROPIC_MESSAGES
 from claw_mediate.dialects.base import Dialect
-from claw_mediate.dialects.openai import chat as openai_chat
+from claw_mediate.dialects.openai import DIALECT as OPENAI_CHAT
 from claw_mediate.providers.failover import (
     ModelCall,
     ProviderFailover,
@@ -35,8 +35,8 @@ from tests.peers import Answer, Provider
 from tests.wires import Wire, anthropic, openai
 
 SIDES: dict[ApiFormat, tuple[Wire, Dialect]] = {
-    "openai": (openai, openai_chat),
-    "anthropic": (anthropic, anthropic_messages),
+    "openai": (openai, OPENAI_CHAT),
+    "anthropic": (anthropic, ANTHROPIC_MESSAGES),
 }
 
 
@@ -91,7 +91,7 @@ class Crossroads:
     async def ask(self, *, again: bool = False, seconds: float = 30.0) -> str:
         """Make one model call of the turn; return its outcome in a word or two."""
         until = asyncio.get_running_loop().time() + seconds
-        call = ModelCall(self.body.encode(), self._read, lambda: again, until, adapt=self.adapt)
+        call = ModelCall(self.body.encode(), self.read, lambda: again, until, adapt=self.adapt)
         match await self.upstream.post(self.route, call):
             case ModelResponse(body) as response:
                 self.response = response
@@ -149,7 +149,7 @@ class Crossroads:
             self.auth.clock += seconds
         await asyncio.sleep(0)
 
-    def _read(self, body: bytes) -> ModelResponse:
+    def read(self, body: bytes) -> ModelResponse:
         return self.dialect.read_response(body, catalog())
 
     def _entry(self, name: str, keys: int, api_format: ApiFormat) -> dict[str, Any]:

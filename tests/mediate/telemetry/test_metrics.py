@@ -100,6 +100,52 @@ def test_what_became_of_conversations_is_counted() -> None:
     }
 
 
+ENDED = {
+    "type": "response",
+    "status_code": 200,
+    "latency_ms": 900,
+    "tokens_in": 0,
+    "tokens_out": 0,
+    "cached_tokens": 0,
+    "cost_usd": 0.0,
+    "total_rounds": 1,
+    "mediated": True,
+    "provider": "",
+    "model_calls": (),
+    "overhead_ms": 1.0,
+}
+
+
+@pytest.mark.requirement("live:metrics")
+def test_the_times_of_live_turns_are_counted_and_a_buffered_one_has_none() -> None:
+    times = {"ttft_ms": 250, "upstream_ttft_ms": 200, "held_ms": 30}
+    live = {**ENDED, "stream_mode": "live", **times, "shown_rounds": 1}
+    silent = {**ENDED, "stream_mode": "live", "shown_rounds": 0}
+    buffered = {**ENDED, "stream_mode": "buffered"}
+    values = grown(live, silent, buffered)
+    assert {
+        name: value for name, value in values.items() if "first" in name[0] or "held" in name[0]
+    } == {
+        ("claw_turn_first_content_seconds_count",): 1,
+        ("claw_turn_first_content_seconds_sum",): 0.25,
+        ("claw_model_first_content_seconds_count",): 1,
+        ("claw_model_first_content_seconds_sum",): 0.2,
+        ("claw_turn_held_seconds_count",): 1,
+        ("claw_turn_held_seconds_sum",): 0.03,
+    }
+
+
+@pytest.mark.requirement("live:metrics")
+def test_turns_that_were_not_to_be_live_or_were_cut_are_counted() -> None:
+    assert grown(
+        {"type": "live_fallback", "reason": "audio"},
+        {"type": "live_cut", "where": "text", "code": "provider_http_503"},
+    ) == {
+        ("claw_live_fallbacks_total", "analyst", "audio"): 1,
+        ("claw_live_cuts_total", "analyst", "text", "provider_http_5xx"): 1,
+    }
+
+
 @pytest.mark.requirement("metrics:counts")
 def test_what_failed_is_counted_by_what_it_was() -> None:
     moved = {

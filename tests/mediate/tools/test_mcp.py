@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from claw_mediate.core.types import Arguments, Image, ModelResponse, Round, ToolCall, ToolResult
-from claw_mediate.dialects.anthropic import messages
+from claw_mediate.dialects.anthropic import DIALECT
 from claw_mediate.tools import mcp, mcp_wire
 from tests.mcp.scripted_server import STATELESS, Exchange, Script, ScriptedServer
 from tests.mediate.tools.mcp_calling import READ, Caller, envelope, error_of, tool
@@ -172,7 +172,7 @@ def test_a_summary_leaves_images_out() -> None:
         call, b'{"ok":true,"data":"[image]"}', ok=True, images=(Image("image/png", PIXEL),)
     )
     message = b'[{"type":"tool_use","id":"toolu_1","name":"desk__echo","input":{}}]'
-    hidden = messages.write_hidden_rounds(
+    hidden = DIALECT.write_hidden_rounds(
         [Round(1, ModelResponse(b"", message, (call,)), (answer,))], replayed=True
     )
     (block,) = json.loads(hidden[1])["content"]
@@ -182,7 +182,7 @@ def test_a_summary_leaves_images_out() -> None:
         "media_type": "image/png",
         "data": PIXEL,
     }
-    short = messages.summarize(b",".join(hidden))
+    short = DIALECT.summarize(b",".join(hidden))
     assert PIXEL.encode() not in short
     assert "tool_result" in short.decode()
 

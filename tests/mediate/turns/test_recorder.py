@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.core import tool_result
-from claw_mediate.turns.recorder import call_record
+from claw_mediate.turns.context import StreamFigures, TurnResult
+from claw_mediate.turns.recorder import Recorder, call_record
 from tests.mediate.made import called, granted
 from tests.turns.desk import Desk, tool
 
@@ -46,3 +48,43 @@ def test_a_result_is_recorded_in_one_line_of_its_exact_json() -> None:
     assert bytes(call_record(result, Redactor(()))["result"]) == (
         b'{"ok":true,"status_code":200,"data":{"price": 1.50,   "id": 9007199254740993}}'
     )
+
+
+STREAM_MEMBERS = ("stream_mode", "ttft_ms", "upstream_ttft_ms", "held_ms", "shown_rounds")
+
+
+@pytest.mark.requirement("live:observed")
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_buffered_turn_says_so_where_its_runner_asked_for_a_stream(
+    desk: Desk, stream: bool
+) -> None:
+    desk.stream = stream
+    desk.model_says(("desk.balance", {}))
+    desk.model_says("Done.")
+    await desk.asks("Go")
+    (ended,) = desk.told("response")
+    told = {name: ended[name] for name in STREAM_MEMBERS if name in ended}
+    assert told == ({"stream_mode": "buffered"} if stream else {})
+    assert "shown" not in desk.history()[-1]["tool_trace"][0]
+
+
+@pytest.mark.requirement("live:observed")
+async def test_a_live_turn_tells_its_times_and_what_each_round_showed(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures = StreamFigures("live", 120, 100, 0, shown=(0, 14, 30))
+    record_turn = Recorder.record_turn
+
+    def record_live(self: Recorder, context: object, result: TurnResult, *more: object) -> None:
+        record_turn(self, context, replace(result, stream=figures), *more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Recorder, "record_turn", record_live)
+    desk.stream = True
+    desk.model_says(("desk.balance", {}))
+    desk.model_says("I look it up.", ("desk.quote", {}))
+    desk.model_says("Done.")
+    await desk.asks("Go")
+    (ended,) = desk.told("response")
+    assert [ended[name] for name in STREAM_MEMBERS] == ["live", 120, 100, 0, 2]
+    shown = [past.get("shown") for past in desk.history()[-1]["tool_trace"]]
+    assert shown == [None, 14]

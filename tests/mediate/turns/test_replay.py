@@ -12,7 +12,7 @@ import pytest
 from claw_contract.metadata import Metadata
 from claw_contract.secret import Secret
 from claw_mediate.agents.directory import Agent
-from claw_mediate.dialects.openai import chat
+from claw_mediate.dialects.openai import DIALECT
 from claw_mediate.turns.replay import RecordedResponse, RecordedTurn, replay_turn
 from tests.mediate.made import granted, limits
 
@@ -40,7 +40,7 @@ async def test_a_turn_is_replayed_whatever_number_a_peer_has_said(odd: str, whol
         limits(),
         "digest",
     )
-    again = await replay_turn(recording, agent, chat)
+    again = await replay_turn(recording, agent, DIALECT)
     assert (again.status, again.missing) == (200, ())
     assert again.entry["tool_trace"][0]["tool_calls"][0]["result"]["data"] == odd
 

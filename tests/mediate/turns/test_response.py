@@ -56,6 +56,28 @@ async def test_a_stream_is_kept_alive_while_a_tool_runs_and_then_has_the_answer(
     assert desk.wire.said(desk.wire.assembled(answer)).text == "Fifty."
 
 
+@pytest.mark.requirement("live:keepalive-names")
+@pytest.mark.parametrize(("names", "waiting"), [(True, b"desk.balance"), (False, b"tool")])
+async def test_a_keepalive_names_the_tool_only_if_the_setting_says_so(
+    desk: Desk, names: bool, waiting: bytes
+) -> None:
+    keeps_alive(desk)
+    desk.settings = replace(desk.settings, keepalive_names=names)
+    desk.open()
+    gate = desk.services.gates["desk.balance"] = asyncio.Event()
+    desk.model_says(("desk.balance", {}))
+    desk.model_says("Fifty.")
+    response = await begun(desk)
+
+    notes: set[bytes] = set()
+    async for chunk in response.chunks:
+        if chunk.startswith(b":"):
+            notes.add(chunk)
+            gate.set()
+    assert any(b"round=1 waiting=" + waiting + b"\n" in note for note in notes)
+    assert names or not any(b"balance" in note for note in notes)
+
+
 @pytest.mark.requirement("stream:error-event")
 async def test_an_error_behind_the_beginning_of_a_stream_is_its_last_event(desk: Desk) -> None:
     keeps_alive(desk)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from claw_mediate.core import tool_result
 from claw_mediate.core.json_splice import JsonSpliceError
 from claw_mediate.core.types import Round, ToolUse
-from claw_mediate.dialects.anthropic import messages as anthropic_messages
+from claw_mediate.dialects.anthropic import DIALECT as ANTHROPIC_MESSAGES
 from claw_mediate.dialects.base import Additions, UnreadableRequestError
 from tests.mediate.made import JSON_TEXT, catalog, granted
 
@@ -21,8 +21,8 @@ MANAGED = b'{"name":"desk__get","description":"","input_schema":{"type":"object"
 
 
 def offered(body: bytes, additions: Additions | None = None) -> dict[ToolUse, bytes]:
-    request = anthropic_messages.read_request(body)
-    offer = anthropic_messages.build_request(
+    request = ANTHROPIC_MESSAGES.read_request(body)
+    offer = ANTHROPIC_MESSAGES.build_request(
         request, catalog(GET, native=request.declared_tools), additions or Additions()
     )
     return {use: offer(use).body for use in ToolUse}
@@ -120,8 +120,8 @@ def test_context_is_added_at_the_end_of_the_system_prompt_and_nothing_else_chang
     system: str, after: str
 ) -> None:
     body = f'{{{system}"messages":[ {{"role":"user","content":"Q"}}]}}'.encode()
-    request = anthropic_messages.read_request(body)
-    edited = anthropic_messages.add_context(request, 'Live: "x"').decode()
+    request = ANTHROPIC_MESSAGES.read_request(body)
+    edited = ANTHROPIC_MESSAGES.add_context(request, 'Live: "x"').decode()
     assert f'"system":{after}' in edited
     assert '"messages":[ {"role":"user","content":"Q"}]' in edited
     mediated = offered(body, Additions(context='Live: "x"'))[ToolUse.AS_REQUESTED].decode()
@@ -174,27 +174,27 @@ def test_a_content_of_an_unknown_form_passes_to_the_provider(content: str) -> No
 )
 def test_a_body_that_is_no_request_is_refused_in_one_sentence(body: bytes) -> None:
     with pytest.raises(UnreadableRequestError, match="the request is not a messages request"):
-        anthropic_messages.read_request(body)
+        ANTHROPIC_MESSAGES.read_request(body)
 
 
 @pytest.mark.requirement("anthropic:roles-alternate")
 @pytest.mark.parametrize("prefill", ['"Sure, "', '[{"type":"text","text":"Sure, "}]'])
 def test_the_first_hidden_round_continues_the_message_that_the_runner_began(prefill: str) -> None:
     body = f'{{"messages":[{{"role":"user","content":"Q"}} , {{"role":"assistant","content":{prefill}}} ]}}'.encode()
-    request = anthropic_messages.read_request(body)
+    request = ANTHROPIC_MESSAGES.read_request(body)
     names = catalog(GET)
-    offer = anthropic_messages.build_request(request, names, Additions())(ToolUse.AS_REQUESTED)
+    offer = ANTHROPIC_MESSAGES.build_request(request, names, Additions())(ToolUse.AS_REQUESTED)
     assert json.loads(offer.body)["messages"] == json.loads(body)["messages"]
     content = [
         {"type": "text", "text": "let me look."},
         {"type": "tool_use", "id": "t", "name": "desk__get", "input": {}},
     ]
-    reply = anthropic_messages.read_response(json.dumps({"content": content}).encode(), names)
+    reply = ANTHROPIC_MESSAGES.read_response(json.dumps({"content": content}).encode(), names)
     rounds = [
         Round(number, reply, (tool_result.unknown_tool(reply.calls[0]),)) for number in (1, 2)
     ]
-    hidden = anthropic_messages.write_hidden_rounds(rounds, replayed=False)
-    messages: list[dict[str, Any]] = json.loads(anthropic_messages.write_request(offer, hidden))[
+    hidden = ANTHROPIC_MESSAGES.write_hidden_rounds(rounds, replayed=False)
+    messages: list[dict[str, Any]] = json.loads(ANTHROPIC_MESSAGES.write_request(offer, hidden))[
         "messages"
     ]
     assert [message["role"] for message in messages] == [
@@ -229,7 +229,7 @@ def test_the_evidence_of_an_agents_words_is_without_tool_results() -> None:
         "max_tokens": 7,
         "model": "m",
     }
-    request = anthropic_messages.read_request(json.dumps(body).encode())
+    request = ANTHROPIC_MESSAGES.read_request(json.dumps(body).encode())
     assert (request.user_texts, request.system, request.max_tokens) == (("Q",), "S", 7)
     assert list(request.evidence.anchors) == [1]
 
@@ -246,17 +246,17 @@ def test_the_evidence_of_an_agents_words_is_without_tool_results() -> None:
     ],
 )
 def test_an_answer_is_found_again_however_the_runner_spells_it(spelled: Any) -> None:
-    asked = anthropic_messages.read_request(b'{"messages":[{"role":"user","content":"Q"}]}')
+    asked = ANTHROPIC_MESSAGES.read_request(b'{"messages":[{"role":"user","content":"Q"}]}')
     content = [
         {"type": "thinking", "thinking": "long", "signature": "s"},
         {"type": "text", "text": "Hi"},
     ]
-    reply = anthropic_messages.read_response(json.dumps({"content": content}).encode(), catalog())
-    anchor = anthropic_messages.response_anchor(reply, asked, terminal=False)
+    reply = ANTHROPIC_MESSAGES.read_response(json.dumps({"content": content}).encode(), catalog())
+    anchor = ANTHROPIC_MESSAGES.response_anchor(reply, asked, terminal=False)
     again = [
         {"role": "user", "content": [{"type": "text", "text": "Q"}]},
         {"role": "assistant", "content": spelled},
     ]
-    assert anthropic_messages.read_request(
+    assert ANTHROPIC_MESSAGES.read_request(
         json.dumps({"messages": again}).encode()
     ).evidence.anchors == {1: anchor}

@@ -19,7 +19,7 @@ from claw_mediate.core.continuity import match_rounds
 from claw_mediate.core.json_splice import JsonSpliceError
 from claw_mediate.core.types import ModelResponse, ToolUse
 from claw_mediate.dialects.base import Additions
-from claw_mediate.dialects.openai import chat as openai_chat
+from claw_mediate.dialects.openai import DIALECT as OPENAI_CHAT
 from claw_state.continuity import StoredRounds
 from tests.mediate.made import JSON_TEXT, catalog, granted
 from tests.turns.desk import Desk
@@ -37,10 +37,10 @@ USER = {"role": "user", "content": "Go"}
 
 
 def offered(body: bytes | dict[str, Any], use: ToolUse = ToolUse.AS_REQUESTED) -> bytes:
-    request = openai_chat.read_request(
+    request = OPENAI_CHAT.read_request(
         body if isinstance(body, bytes) else json.dumps(body).encode()
     )
-    return openai_chat.build_request(
+    return OPENAI_CHAT.build_request(
         request, catalog(GET, native=request.declared_tools), Additions()
     )(use).body
 
@@ -51,19 +51,19 @@ def handed(
     """Return the choice that a runner is handed, the anchor by which it is found,
     and its stream.
     """
-    asked = openai_chat.read_request(
+    asked = OPENAI_CHAT.read_request(
         json.dumps(request or {"messages": [USER], **FUNCTIONS}).encode()
     )
     message = {"role": "assistant", "content": None, "tool_calls": list(calls)}
     body = json.dumps(
         {"id": "a", "choices": [{"message": message, "finish_reason": "tool_calls", **more}]}
     ).encode()
-    reply: ModelResponse = openai_chat.read_response(body, catalog(GET, native=["shell"]))
-    written = openai_chat.write_response(reply, asked, reply.usage, terminal=False)
-    stream = b"".join(openai_chat.stream(written, asked))
+    reply: ModelResponse = OPENAI_CHAT.read_response(body, catalog(GET, native=["shell"]))
+    written = OPENAI_CHAT.write_response(reply, asked, reply.usage, terminal=False)
+    stream = b"".join(OPENAI_CHAT.stream(written, asked))
     return (
         json.loads(written)["choices"][0],
-        openai_chat.response_anchor(reply, asked, terminal=False),
+        OPENAI_CHAT.response_anchor(reply, asked, terminal=False),
         stream,
     )
 
@@ -124,7 +124,7 @@ def test_a_choice_among_functions_becomes_one_among_tools(
 @pytest.mark.requirement("legacy:functions")
 def test_a_runner_that_wants_no_function_gets_no_tools() -> None:
     body = json.dumps({"messages": [], **FUNCTIONS, "function_call": "none"}).encode()
-    assert openai_chat.read_request(body).bypass == "tool_choice_none"
+    assert OPENAI_CHAT.read_request(body).bypass == "tool_choice_none"
 
 
 @pytest.mark.requirement("legacy:history")
@@ -263,7 +263,7 @@ def test_a_handoff_is_found_again_by_its_name_its_arguments_and_what_was_said(
         **content,
         "function_call": {"name": "shell", "arguments": spelled},
     }
-    assert openai_chat.read_request(
+    assert OPENAI_CHAT.read_request(
         json.dumps({"messages": [USER, kept, ANSWER]}).encode()
     ).evidence.anchors == {1: anchor}
 
@@ -276,7 +276,7 @@ def test_equal_handoffs_of_one_conversation_are_told_apart_by_their_order() -> N
         choice, anchor, _ = handed(call(), request=request)
         made.append(anchor)
         request["messages"] = [*request["messages"], choice["message"], ANSWER]
-    anchors = openai_chat.read_request(json.dumps(request).encode()).evidence.anchors
+    anchors = OPENAI_CHAT.read_request(json.dumps(request).encode()).evidence.anchors
     assert list(anchors.values()) == made
     kept = [StoredRounds(number, anchor, "", b"") for number, anchor in enumerate(made)]
     assert [one.id for _, one in sorted(match_rounds(anchors, kept, "").items())] == [0, 1, 2]

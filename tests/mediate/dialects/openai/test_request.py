@@ -11,15 +11,15 @@ from claw_mediate.core.json_splice import JsonSpliceError
 from claw_mediate.core.types import ToolUse
 from claw_mediate.core.weave import Insert
 from claw_mediate.dialects.base import Additions, UnreadableRequestError
-from claw_mediate.dialects.openai import chat as openai_chat
+from claw_mediate.dialects.openai import DIALECT as OPENAI_CHAT
 from tests.mediate.made import catalog, granted
 
 GET = granted("desk.get")
 
 
 def offered(body: bytes, woven: dict[int, bytes] | None = None) -> dict[ToolUse, bytes]:
-    request = openai_chat.read_request(body)
-    offer = openai_chat.build_request(
+    request = OPENAI_CHAT.read_request(body)
+    offer = OPENAI_CHAT.build_request(
         request,
         catalog(GET, native=request.declared_tools),
         Additions({index: Insert(hidden) for index, hidden in (woven or {}).items()}),
@@ -103,7 +103,7 @@ def test_a_choice_is_kept_at_first_and_released_if_forced(
 def test_a_request_that_is_not_mediated_has_the_reason(
     more: dict[str, Any], bypass: str | None
 ) -> None:
-    assert openai_chat.read_request(json.dumps({"messages": [], **more}).encode()).bypass == bypass
+    assert OPENAI_CHAT.read_request(json.dumps({"messages": [], **more}).encode()).bypass == bypass
 
 
 @pytest.mark.requirement("injection:foreign-tools")
@@ -115,7 +115,7 @@ def test_the_names_of_tools_of_any_type_are_declared() -> None:
         {"type": "web_search"},
         {"type": "function", "function": None},
     ]
-    assert openai_chat.read_request(
+    assert OPENAI_CHAT.read_request(
         json.dumps({"messages": [], "tools": tools}).encode()
     ).declared_tools == ("a", "b", "c")
 
@@ -160,7 +160,7 @@ def test_a_content_of_an_unknown_form_passes_to_the_provider(content: str) -> No
 )
 def test_a_body_that_is_no_request_is_refused_in_one_sentence(body: bytes) -> None:
     with pytest.raises(UnreadableRequestError) as caught:
-        openai_chat.read_request(body)
+        OPENAI_CHAT.read_request(body)
     assert "\n" not in str(caught.value)
 
 

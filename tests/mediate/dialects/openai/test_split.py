@@ -140,7 +140,7 @@ def test_a_handoff_keeps_its_calls_when_its_text_was_shown_before() -> None:
     (answer,) = WIRE.answer(TWO)
     call = {"id": "call_9", "type": "function", "function": {"name": "shell", "arguments": "{}"}}
     answer = {**answer, "tool_calls": [call]}
-    split = played.wire.dialect.SPLIT_RULES.split([dump(answer)], played.record)
+    split = played.wire.dialect.split_rules.split([dump(answer)], played.record)
     assert split is not None
     rest = json.loads(split[0].rest)
     assert (rest["content"], rest["tool_calls"]) == (None, [call])
@@ -158,4 +158,4 @@ def test_a_handoff_keeps_its_calls_when_its_text_was_shown_before() -> None:
 )
 def test_a_message_of_another_form_is_not_split(message: Any) -> None:
     played = play(WIRE, TWO, LAST)
-    assert played.wire.dialect.SPLIT_RULES.split([dump(message)], played.record) is None
+    assert played.wire.dialect.split_rules.split([dump(message)], played.record) is None

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from claw_mediate.dialects.openai import chat as openai_chat
+from claw_mediate.dialects.openai import DIALECT as OPENAI_CHAT
 from claw_mediate.dialects.sse import DELTA_LENGTH
 from tests.mediate.made import catalog
 from tests.mediate.openai_sdk import chunks, final
@@ -43,10 +43,10 @@ CALL = st.tuples(
 
 def streamed(body: Any, *, include_usage: bool = True) -> bytes:
     data = json.dumps(body).encode()
-    openai_chat.read_response(data, catalog())
+    OPENAI_CHAT.read_response(data, catalog())
     options = {"messages": [], "stream_options": {"include_usage": include_usage}}
-    request = openai_chat.read_request(json.dumps(options).encode())
-    return b"".join(openai_chat.stream(data, request))
+    request = OPENAI_CHAT.read_request(json.dumps(options).encode())
+    return b"".join(OPENAI_CHAT.stream(data, request))
 
 
 @pytest.mark.requirement("stream:sdk-accepts")

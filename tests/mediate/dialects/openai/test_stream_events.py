@@ -10,29 +10,29 @@ import pytest
 
 from claw_mediate.dialects import sse
 from claw_mediate.dialects.base import StreamOpening
-from claw_mediate.dialects.openai import chat as openai_chat
+from claw_mediate.dialects.openai import DIALECT as OPENAI_CHAT
 from claw_mediate.turns.response import stored_response
 from claw_state.journal import StoredResponse
 from tests.mediate.openai_sdk import chunks, final
 from tests.wires.openai import completion
 
 OPENING = StreamOpening("chatcmplturn", "asked-for", 7)
-ASKED = openai_chat.read_request(b'{"messages":[]}')
+ASKED = OPENAI_CHAT.read_request(b'{"messages":[]}')
 
 
 def test_the_sdk_reads_on_after_keepalives() -> None:
-    alive = openai_chat.keepalive("claw round=1 waiting=desk.x\ndata: no", "comment", OPENING)
-    hello = b"".join(openai_chat.stream(json.dumps(completion("hello")).encode(), ASKED))
+    alive = OPENAI_CHAT.keepalive("claw round=1 waiting=desk.x\ndata: no", "comment", OPENING)
+    hello = b"".join(OPENAI_CHAT.stream(json.dumps(completion("hello")).encode(), ASKED))
     assert final(alive * 3 + hello).choices[0].message.content == "hello"
 
 
 @pytest.mark.requirement("stream:written-together")
 async def test_the_events_of_a_whole_answer_are_written_in_few_pieces() -> None:
-    asked = openai_chat.read_request(b'{"messages":[],"stream":true}')
+    asked = OPENAI_CHAT.read_request(b'{"messages":[],"stream":true}')
     body = json.dumps(completion("hello " * 5_000)).encode()
-    answer = stored_response(asked, openai_chat, StoredResponse(200, "application/json", body))
+    answer = stored_response(asked, OPENAI_CHAT, StoredResponse(200, "application/json", body))
     written = [chunk async for chunk in answer.chunks]
-    assert b"".join(written) == b"".join(openai_chat.stream(body, asked))
+    assert b"".join(written) == b"".join(OPENAI_CHAT.stream(body, asked))
     assert len(written) == 1 + len(b"".join(written)) // max(map(len, written))
 
 
@@ -41,8 +41,8 @@ async def test_the_events_of_a_whole_answer_are_written_in_few_pieces() -> None:
     "body", [completion("hello"), {"choices": [{"message": {"content": "hello"}}]}]
 )
 def test_a_stream_that_a_native_keepalive_opened_goes_on_under_its_id(body: dict[str, Any]) -> None:
-    alive = openai_chat.keepalive("k", "native", OPENING)
-    made = alive * 2 + b"".join(openai_chat.stream(json.dumps(body).encode(), ASKED, OPENING))
+    alive = OPENAI_CHAT.keepalive("k", "native", OPENING)
+    made = alive * 2 + b"".join(OPENAI_CHAT.stream(json.dumps(body).encode(), ASKED, OPENING))
     assert {(chunk.id, chunk.model, chunk.created) for chunk in chunks(made)} == {
         ("chatcmplturn", "asked-for", 7)
     }
@@ -57,11 +57,12 @@ def test_a_stream_that_a_native_keepalive_opened_goes_on_under_its_id(body: dict
 
 @pytest.mark.requirement("stream:error-event")
 def test_an_error_after_the_headers_is_raised_by_the_sdk() -> None:
-    error = openai_chat.stream_error(
-        b'{"error":{"message":"it broke","type":"api_error","param":null,"code":"x"}}'
+    error = OPENAI_CHAT.stream_error(
+        b'{"error":{"message":"it broke","type":"api_error","param":null,"code":"x"}}',
+        OPENING,
     )
     with pytest.raises(openai.APIError, match="it broke"):
-        chunks(openai_chat.keepalive("k", "comment", OPENING) + error)
+        chunks(OPENAI_CHAT.keepalive("k", "comment", OPENING) + error)
     assert error.endswith(sse.DONE)
 
 
@@ -70,11 +71,11 @@ def test_an_error_after_the_headers_is_raised_by_the_sdk() -> None:
     [b"", b"<html>", b"[]", b'{"error":null}', b"\xff", b"[" * 100_000, b'{"error":"\\ud800"}'],
 )
 def test_an_error_body_of_another_shape_is_not_passed_as_an_event(body: bytes) -> None:
-    assert openai_chat.error_body(body) is None
+    assert OPENAI_CHAT.error_body(body) is None
 
 
 def test_an_error_body_becomes_one_line() -> None:
     assert (
-        openai_chat.error_body(b'{\n "error": {"message":\r\n "no"}}')
+        OPENAI_CHAT.error_body(b'{\n "error": {"message":\r\n "no"}}')
         == b'{"error":{"message":"no"}}'
     )

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from claw_mediate.dialects.openai import chat as openai_chat
+from claw_mediate.dialects.openai import DIALECT as OPENAI_CHAT
 from claw_mediate.dialects.openai.wire_types import (
     Function,
     arguments_text,
@@ -31,7 +31,7 @@ def test_reading_a_request_copies_none_of_its_image() -> None:
     ).encode()
     tracemalloc.start()
     try:
-        request = openai_chat.read_request(body)
+        request = OPENAI_CHAT.read_request(body)
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from claw_mediate.core.types import Image, Round, ToolResult
-from claw_mediate.dialects.responses import response as dialect
+from claw_mediate.dialects.responses import DIALECT
 from tests.mediate.items import BALANCE, NEW, PATCH, SEARCH, answers, sent, types
 from tests.mediate.made import catalog, granted
 from tests.turns.desk import Desk, tool
@@ -261,17 +261,17 @@ async def test_the_output_of_a_programmatic_call_names_its_caller(codex: Desk) -
 @pytest.mark.requirement("mcp:images")
 def test_an_image_of_a_result_is_a_part_of_the_output() -> None:
     body = json.dumps(response(BALANCE)).encode()
-    reply = dialect.read_response(body, catalog(granted("desk.balance")))
+    reply = DIALECT.read_response(body, catalog(granted("desk.balance")))
     (call,) = reply.calls
     result = ToolResult(call, b'{"ok":true}', ok=True, images=(Image("image/png", "iVBORw0KGgo="),))
     output = json.loads(
-        dialect.write_hidden_rounds([Round(1, reply, (result,))], replayed=False)[-1]
+        DIALECT.write_hidden_rounds([Round(1, reply, (result,))], replayed=False)[-1]
     )["output"]
     picture = {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo="}
     assert output == [{"type": "input_text", "text": '{"ok":true}'}, picture]
     assert (
         "input_image"
-        not in dialect.summarize(
-            dialect.write_hidden_rounds([Round(1, reply, (result,))], replayed=False)[-1]
+        not in DIALECT.summarize(
+            DIALECT.write_hidden_rounds([Round(1, reply, (result,))], replayed=False)[-1]
         ).decode()
     )

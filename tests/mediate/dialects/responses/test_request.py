@@ -9,7 +9,7 @@ from inline_snapshot import snapshot
 
 from claw_mediate.core.http import Forward
 from claw_mediate.dialects.base import UnreadableRequestError
-from claw_mediate.dialects.responses import response as dialect
+from claw_mediate.dialects.responses import DIALECT
 from tests.mediate.items import BALANCE, answers, sent, types
 from tests.turns.desk import Desk
 from tests.turns.scripted import Thought
@@ -225,6 +225,6 @@ async def test_an_answer_is_known_again_in_every_form_in_which_runners_send_it(
 @pytest.mark.requirement("responses:items")
 def test_a_request_of_fifty_thousand_items_is_read_and_one_more_is_refused() -> None:
     items = ",".join(['{"role":"user","content":"Hi"}'] * 50_000)
-    dialect.read_request(f'{{"model":"m","input":[{items}]}}'.encode())
+    DIALECT.read_request(f'{{"model":"m","input":[{items}]}}'.encode())
     with pytest.raises(UnreadableRequestError, match="50000"):
-        dialect.read_request(f'{{"model":"m","input":[{items},{{}}]}}'.encode())
+        DIALECT.read_request(f'{{"model":"m","input":[{items},{{}}]}}'.encode())

@@ -17,7 +17,7 @@ from claw_mediate.core.http import Request, RunnerResponse
 from claw_mediate.core.json_splice import JsonSpliceError
 from claw_mediate.core.types import ToolUse
 from claw_mediate.dialects.base import Additions, UnreadableRequestError
-from claw_mediate.dialects.responses import response as dialect
+from claw_mediate.dialects.responses import DIALECT
 from tests.mediate.made import catalog, granted
 from tests.turns.desk import Desk
 from tests.wires import Body
@@ -53,9 +53,9 @@ def made(kind: Kind, size: int) -> bytes:
 
 def rebuild(body: bytes) -> bytes:
     """Read all that is read of a request, and write what the provider would get."""
-    view = dialect.read_request(body)
+    view = DIALECT.read_request(body)
     assert view.evidence is not None
-    return dialect.build_request(view, CATALOG, Additions())(ToolUse.AS_REQUESTED).body
+    return DIALECT.build_request(view, CATALOG, Additions())(ToolUse.AS_REQUESTED).body
 
 
 def count_calls(body: bytes) -> int:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from claw_mediate.dialects.base import FailedResponseError, StreamOpening, UnreadableResponseError
-from claw_mediate.dialects.responses import response as dialect
+from claw_mediate.dialects.responses import DIALECT
 from tests.mediate.made import catalog, granted
 from tests.turns.desk import Desk, with_tools
 from tests.wires import Body
@@ -68,7 +68,7 @@ REASONS = (
         for why in ("content_filter", "max_output_tokens")
     ),
 )
-REQUEST = dialect.read_request(
+REQUEST = DIALECT.read_request(
     json.dumps(
         {
             "model": "m",
@@ -105,14 +105,14 @@ def test_any_answer_that_is_delivered_shows_nothing_managed(
         response(*items, **echo, **reason, previous_response_id="resp_planted")
     ).encode()
     try:
-        reply = dialect.read_response(body, CATALOG)
+        reply = DIALECT.read_response(body, CATALOG)
     except (UnreadableResponseError, FailedResponseError):
         return
     if not terminal and any(call.owner != "native" for call in reply.calls):
         return  # It is answered, and not delivered
-    answer = dialect.write_response(reply, REQUEST, {**reply.usage, "n": 1}, terminal=terminal)
+    answer = DIALECT.write_response(reply, REQUEST, {**reply.usage, "n": 1}, terminal=terminal)
     for opening in (None, StreamOpening("resp_early", "m", 1, beats=2)):
-        for shown in (answer, b"".join(dialect.stream(answer, REQUEST, opening))):
+        for shown in (answer, b"".join(DIALECT.stream(answer, REQUEST, opening))):
             assert not [word for word in SECRET if word in shown]
 
 

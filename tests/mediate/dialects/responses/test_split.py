@@ -182,5 +182,5 @@ def test_a_message_of_another_form_is_not_split() -> None:
 )
 def test_an_error_about_reasoning_that_came_back_is_known(message: str, is_refused: bool) -> None:
     error = {"error": {"message": message, "type": "invalid_request_error"}}
-    assert WIRE.dialect.REPLAY_RULES.refuses_reasoning(dump(error)) is is_refused
-    assert not WIRE.dialect.REPLAY_RULES.refuses_reasoning(b"<html>")
+    assert WIRE.dialect.replay_rules.refuses_reasoning(dump(error)) is is_refused
+    assert not WIRE.dialect.replay_rules.refuses_reasoning(b"<html>")

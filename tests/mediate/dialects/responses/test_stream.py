@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from claw_mediate.dialects.base import StreamOpening
-from claw_mediate.dialects.responses import response as dialect
+from claw_mediate.dialects.responses import DIALECT
 from tests.mediate.items import NEW, PATCH, SEARCH, answers, streamed
 from tests.mediate.openai_sdk import final_response
 from tests.turns.desk import Desk
@@ -74,15 +74,15 @@ def test_a_stream_that_keepalives_opened_goes_on_under_its_id_and_numbers(beats:
     opening = StreamOpening("resp_turn1", "gpt-test", 7)
     early = b""
     for beat in range(beats):
-        early += dialect.keepalive("note", "comment", opening)
-        early += dialect.keepalive("note", "native", structs.replace(opening, beats=beat))
+        early += DIALECT.keepalive("note", "comment", opening)
+        early += DIALECT.keepalive("note", "native", structs.replace(opening, beats=beat))
     opened = structs.replace(opening, beats=beats)
-    request = dialect.read_request(b'{"model":"m","input":"Hi","stream":true,"store":false}')
+    request = DIALECT.read_request(b'{"model":"m","input":"Hi","stream":true,"store":false}')
     body = json.dumps(response(message("Hello.")), separators=(",", ":")).encode()
-    whole = early + b"".join(dialect.stream(body, request, opened))
+    whole = early + b"".join(DIALECT.stream(body, request, opened))
     assert json.loads(responses.assembled(whole))["id"] == "resp_turn1"
     assert final_response(whole).output_text == "Hello."
-    error = early + dialect.stream_error(b'{"error":{"code":"x","message":"no"}}', opened)
+    error = early + DIALECT.stream_error(b'{"error":{"code":"x","message":"no"}}', opened)
     assert responses.stream_error(error) is not None
 
 
@@ -117,7 +117,7 @@ def test_an_error_in_a_stream_comes_after_its_opening_with_a_known_code(
     code: str, told: tuple[str, str]
 ) -> None:
     body = json.dumps({"error": {"code": code, "message": "no"}}).encode()
-    stream = dialect.stream_error(body, StreamOpening("resp_turn1", "gpt-test", 7))
+    stream = DIALECT.stream_error(body, StreamOpening("resp_turn1", "gpt-test", 7))
     created, error, failed = [
         json.loads(line[6:]) for line in stream.decode().split("\n") if line.startswith("data: ")
     ]

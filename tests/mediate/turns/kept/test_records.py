@@ -11,7 +11,7 @@ from inline_snapshot import snapshot
 
 from claw_mediate.core.http import Forward, RunnerResponse
 from claw_mediate.dialects.base import UnreadableRequestError
-from claw_mediate.dialects.responses import response as dialect
+from claw_mediate.dialects.responses import DIALECT
 from tests.mediate.items import streamed
 from tests.mediate.openai_sdk import final_response
 from tests.mediate.turns.kept.chains import asked, chains, once, owned, says
@@ -187,7 +187,7 @@ async def test_a_call_of_a_tool_that_only_the_chain_declares_is_the_runners(code
 def test_a_request_that_leans_on_the_provider_is_bound_to_it() -> None:
     def is_bound(**more: Any) -> bool:
         body = json.dumps({"model": "m", "input": "Hi", **more}).encode()
-        kept = dialect.read_request(body).kept
+        kept = DIALECT.read_request(body).kept
         assert kept is not None
         return kept.is_bound
 
@@ -202,7 +202,7 @@ def test_a_request_that_leans_on_the_provider_is_bound_to_it() -> None:
         is_bound(input=[{"role": "user", "content": [image]}]),
     ] == [False, False, True, True, True, True, True]
     with pytest.raises(UnreadableRequestError):
-        dialect.read_request(b'{"model":"m","input":"Hi","conversation":5}')
+        DIALECT.read_request(b'{"model":"m","input":"Hi","conversation":5}')
 
 
 @pytest.mark.requirement("responses:no-input")

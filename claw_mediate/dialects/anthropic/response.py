@@ -1,65 +1,33 @@
-"""The dialect of Anthropic messages, ``POST …/messages`` and ``…/messages/count_tokens``.
-
-Here are the provider's responses, and their streams; ``request`` has the runner's requests.
+"""A provider's response of Anthropic messages, and its messages in the transcript.
 
 Blocks of every type stay as they came: thinking with its signature, server tools and their results,
 citations, images, types that nobody knows yet. Only the calls that leave the transcript are taken
 out, and blank text, which the API gives now and then but does not accept in a request.
-
-A stream (docs/spec/mediation.md section 6) has one ``message_start``, block indexes 0, 1, 2 …
-without gaps, the deltas of each block type that has some, and all other blocks whole. Members that
-we do not know are sent as they are. The usage is always there: an SDK breaks without it.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from claw_contract.base import JsonObject
 from claw_mediate.core import json_splice, tool_result
 from claw_mediate.core.continuity import calls_key, text_key
-from claw_mediate.core.object_ids import MESSAGE_SHAPE
 from claw_mediate.core.reinjection import summarize_arguments, summarize_result
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import ModelResponse, Round, ToolCall, ToolResult
-from claw_mediate.dialects import sse
-from claw_mediate.dialects.anthropic import request as anthropic_request
-from claw_mediate.dialects.anthropic import split as anthropic_split
 from claw_mediate.dialects.anthropic.request import ContentBlock, read_block, visible_text
 from claw_mediate.dialects.base import (
     MAX_PARTS,
     TERMINAL_TEXT,
-    Keepalive,
     ProviderRequest,
     RunnerRequest,
-    StreamOpening,
     UnreadableResponseError,
 )
 from claw_mediate.dialects.bodies import Changes, encode, unique_ids
-from claw_mediate.dialects.members import (
-    Members,
-    as_raw,
-    split_array,
-    split_object,
-    string_member,
-    without_line_breaks,
-)
+from claw_mediate.dialects.members import split_array
 from claw_state.continuity import Anchor
-
-NAME: Final = "anthropic-messages"
-TRANSCRIPT: Final = "messages"
-REPLAY_RULES: Final = anthropic_split.ThinkingRules()
-SPLIT_RULES: Final = anthropic_split.SPLIT_RULES
-MAX_TOOLS: Final = 10_000  # Anthropic names no limit; no manifest has more
-ID_PREFIX: Final = "msg_"
-ANSWER_SHAPE: Final = MESSAGE_SHAPE
-_PING = sse.event(b'{"type":"ping"}', "ping")
-
-read_request = anthropic_request.read_request
-build_request = anthropic_request.build_request
-add_context = anthropic_request.add_context
 
 
 def write_request(request: ProviderRequest, hidden: Sequence[bytes]) -> bytes:
@@ -89,21 +57,6 @@ def response_anchor(response: ModelResponse, request: RunnerRequest, *, terminal
     if terminal and not text.strip():
         text = TERMINAL_TEXT
     return Anchor(text_key((request.prefill_text or "") + text), request.evidence.before)
-
-
-def keepalive(note: str, kind: Keepalive, opening: StreamOpening) -> bytes:
-    """Return a comment, or, of the native kind, ``event: ping``, as the API itself sends it.
-
-    Neither opens the message.
-    """
-    del opening
-    return sse.comment(note) if kind == "comment" else _PING
-
-
-def stream_error(error: bytes, opening: StreamOpening | None = None) -> bytes:
-    """Return the event of an error that comes after the headers."""
-    del opening
-    return sse.event(error, "error")
 
 
 def error_body(body: bytes) -> bytes | None:
@@ -186,13 +139,12 @@ def _find_content(body: bytes) -> bytes:
 
 
 def write_response(
-    response: ModelResponse, request: RunnerRequest, usage: JsonObject, *, terminal: bool
+    response: ModelResponse, _request: RunnerRequest, usage: JsonObject, *, terminal: bool
 ) -> bytes:
     """Return the provider's bytes with ``usage``.
 
     A terminal response has the model's text without its call.
     """
-    del request
     changes: Changes = {}
     if usage != response.usage:
         changes["usage"] = encode(usage)
@@ -392,94 +344,3 @@ def _summarize_block(block: bytes) -> bytes:
         return json_splice.edit(block, {"content": encode(summarize_result(text))})
 
     return block if view.type in _THINKING else b""
-
-
-_FINAL_MEMBERS = ("stop_reason", "stop_sequence")
-
-
-def stream(
-    body: bytes, request: RunnerRequest, opening: StreamOpening | None = None
-) -> Iterator[bytes]:
-    """Yield the events of a response."""
-    del request, opening
-    message = split_object(without_line_breaks(body))
-    usage = _usage(message.get("usage"))
-    final = as_raw({name: message.pop(name, b"null") for name in _FINAL_MEMBERS})
-    content = split_array(message.pop("content"))
-
-    first_message: dict[str, Any] = {
-        **as_raw(message),
-        "content": [],
-        **dict.fromkeys(_FINAL_MEMBERS),
-        "usage": {**usage, "output_tokens": 0},
-    }
-    yield _event("message_start", message=first_message)
-
-    for index, block in enumerate(content):
-        start, deltas = _cut_block(split_object(block))
-        yield _event("content_block_start", index=index, content_block=start)
-        for delta in deltas:
-            yield _event("content_block_delta", index=index, delta=delta)
-        yield _event("content_block_stop", index=index)
-
-    yield _event("message_delta", delta=final, usage=usage)
-    yield _event("message_stop")
-
-
-def _cut_block(block: Members) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
-    """Return a block as it starts, and its deltas. A block of a type that has none starts whole."""
-    match string_member(block, "type"):
-        case "text" if string_member(block, "text") is not None:
-            return _empty_block(block, text=""), _text_deltas(block)
-        case "thinking" if string_member(block, "thinking") is not None:
-            return _empty_block(block, thinking="", signature=""), _thinking_deltas(block)
-        case "tool_use" | "server_tool_use" | "mcp_tool_use" if block.get("input", b"")[:1] == b"{":
-            return _empty_block(block, input={}), _input_deltas(block)
-        case _:
-            return as_raw(block), iter(())
-
-
-def _empty_block(block: Members, **empty: Any) -> dict[str, Any]:
-    """Return a block without the members that its deltas bring, which are ``empty``."""
-    started: dict[str, Any] = {**as_raw(block), **empty}
-    if _citations(block):
-        started["citations"] = []
-    return started
-
-
-def _text_deltas(block: Members) -> Iterator[dict[str, Any]]:
-    for part in sse.split_text(string_member(block, "text") or ""):
-        yield {"type": "text_delta", "text": part}
-
-    for citation in _citations(block):
-        yield {"type": "citations_delta", "citation": citation}
-
-
-def _thinking_deltas(block: Members) -> Iterator[dict[str, Any]]:
-    for part in sse.split_text(string_member(block, "thinking") or ""):
-        yield {"type": "thinking_delta", "thinking": part}
-
-    signature = string_member(block, "signature")
-    if signature:
-        yield {"type": "signature_delta", "signature": signature}
-
-
-def _input_deltas(block: Members) -> Iterator[dict[str, Any]]:
-    for part in sse.split_text(block["input"].decode()):
-        yield {"type": "input_json_delta", "partial_json": part}
-
-
-def _citations(block: Members) -> list[msgspec.Raw]:
-    raw = block.get("citations", b"")
-    return msgspec.json.decode(raw, type=list[msgspec.Raw]) if raw[:1] == b"[" else []
-
-
-def _usage(raw: bytes | None) -> dict[str, Any]:
-    """Return the usage with the counts that every SDK expects."""
-    usage = msgspec.json.decode(raw) if raw is not None else None
-    counts = {"input_tokens": 0, "output_tokens": 0}
-    return {**counts, **usage} if isinstance(usage, dict) else counts
-
-
-def _event(name: str, **members: Any) -> bytes:
-    return sse.event(msgspec.json.encode({"type": name, **members}), name)

@@ -10,7 +10,7 @@ import pytest
 from claw_mediate.core import tool_result
 from claw_mediate.core.types import Arguments, ModelResponse, Round, UnreadableArguments, add_usage
 from claw_mediate.dialects.base import UnreadableResponseError
-from claw_mediate.dialects.openai import chat as openai_chat
+from claw_mediate.dialects.openai import DIALECT as OPENAI_CHAT
 from claw_mediate.turns.recorder import usage_record
 from tests.mediate.made import catalog, granted
 
@@ -18,7 +18,7 @@ NAMES = catalog(granted("desk.get"), native=["shell"])
 
 
 def replied(message: Any, **more: Any) -> ModelResponse:
-    return openai_chat.read_response(
+    return OPENAI_CHAT.read_response(
         json.dumps({"choices": [{"message": message}], **more}).encode(), NAMES
     )
 
@@ -36,7 +36,7 @@ def answered(reply: ModelResponse) -> Round:
     return Round(1, reply, tuple(tool_result.invalid_arguments(call, "x") for call in reply.calls))
 
 
-ASKED = openai_chat.read_request(b'{"messages":[],"stream_options":{"include_usage":true}}')
+ASKED = OPENAI_CHAT.read_request(b'{"messages":[],"stream_options":{"include_usage":true}}')
 
 REFUSED: dict[str, bytes] = {
     "empty": b"",
@@ -68,7 +68,7 @@ REFUSED: dict[str, bytes] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_reply_that_is_broken_or_ambiguous_is_refused_as_a_whole(name: str) -> None:
     with pytest.raises(UnreadableResponseError):
-        openai_chat.read_response(REFUSED[name], NAMES)
+        OPENAI_CHAT.read_response(REFUSED[name], NAMES)
 
 
 @pytest.mark.parametrize("calls", [[], None])
@@ -76,7 +76,7 @@ def test_a_reply_that_is_broken_or_ambiguous_is_refused_as_a_whole(name: str) ->
 def test_a_message_without_calls_is_an_answer_in_its_own_bytes(calls: Any, content: Any) -> None:
     reply = replied({"content": content, "tool_calls": calls})
     assert reply.calls == ()
-    assert openai_chat.write_response(reply, ASKED, reply.usage, terminal=False) is reply.body
+    assert OPENAI_CHAT.write_response(reply, ASKED, reply.usage, terminal=False) is reply.body
 
 
 @pytest.mark.requirement("calls:ids")
@@ -92,7 +92,7 @@ def test_repeated_and_missing_call_ids_are_replaced_and_answered_by_the_new_ones
     assert all(call_id.isalnum() for call_id in made)
     hidden = [
         json.loads(message)
-        for message in openai_chat.write_hidden_rounds([answered(reply)], replayed=False)
+        for message in OPENAI_CHAT.write_hidden_rounds([answered(reply)], replayed=False)
     ]
     assert [call["id"] for call in hidden[0]["tool_calls"]] == made
     assert [message["tool_call_id"] for message in hidden[1:]] == made
@@ -107,12 +107,12 @@ def test_the_runner_gets_the_new_id_of_a_call_in_both_forms() -> None:
     ]
     reply = replied({"content": None, "tool_calls": calls}, y=2)
     made = [call.id for call in reply.calls]
-    body = openai_chat.write_response(reply, ASKED, reply.usage, terminal=False)
+    body = OPENAI_CHAT.write_response(reply, ASKED, reply.usage, terminal=False)
     handed = json.loads(body)["choices"][0]["message"]["tool_calls"]
     assert handed == [{**call, "id": call_id} for call, call_id in zip(calls, made, strict=True)]
     chunks = [
         json.loads(event[6:])
-        for event in b"".join(openai_chat.stream(body, ASKED)).split(b"\n\n")[:-2]
+        for event in b"".join(OPENAI_CHAT.stream(body, ASKED)).split(b"\n\n")[:-2]
     ]
     deltas = [
         part
@@ -122,14 +122,14 @@ def test_the_runner_gets_the_new_id_of_a_call_in_both_forms() -> None:
     ]
     assert [part["id"] for part in deltas if "id" in part] == made
     again = {"messages": [{"role": "assistant", "content": None, "tool_calls": handed}]}
-    anchor = openai_chat.response_anchor(reply, ASKED, terminal=False)
-    assert openai_chat.read_request(json.dumps(again).encode()).evidence.anchors == {0: anchor}
+    anchor = OPENAI_CHAT.response_anchor(reply, ASKED, terminal=False)
+    assert OPENAI_CHAT.read_request(json.dumps(again).encode()).evidence.anchors == {0: anchor}
 
 
 @pytest.mark.requirement("legacy:provider")
 def test_a_providers_function_call_is_read_as_a_tool_call() -> None:
     body = b'{"choices":[{"message":{"x":1.0,"function_call":{"name":"desk__get","arguments":"{\\"a\\":1.0}"}}}]}'
-    reply = openai_chat.read_response(body, NAMES)
+    reply = OPENAI_CHAT.read_response(body, NAMES)
     (call,) = reply.calls
     assert (call.owner, call.arguments.raw) == ("managed", {"a": b"1.0"})  # type: ignore[union-attr]
     message = json.loads(reply.message)
@@ -142,9 +142,9 @@ def test_a_providers_function_call_is_read_as_a_tool_call() -> None:
 @pytest.mark.parametrize("odd", [b"1e400", b"9" * 5000, b"1.0", b"-0"])
 def test_a_number_that_no_rule_reads_keeps_its_spelling(odd: bytes) -> None:
     body = b'{"choices":[{"message":{"content":"x","m":%b},"c":%b}],"created":%b}' % (odd, odd, odd)
-    reply = openai_chat.read_response(body, NAMES)
-    assert openai_chat.write_response(reply, ASKED, reply.usage, terminal=False) == body
-    stream = b"".join(openai_chat.stream(body, ASKED))
+    reply = OPENAI_CHAT.read_response(body, NAMES)
+    assert OPENAI_CHAT.write_response(reply, ASKED, reply.usage, terminal=False) == body
+    stream = b"".join(OPENAI_CHAT.stream(body, ASKED))
     for name in (b"m", b"c", b"created"):
         assert b'"%b":%b' % (name, odd) in stream
 
@@ -195,9 +195,9 @@ def test_native_calls_at_the_end_leave_the_transcript_and_other_bytes_stay() -> 
         + theirs
         + b" ]}}]}"
     )
-    reply = openai_chat.read_response(body, NAMES)
+    reply = OPENAI_CHAT.read_response(body, NAMES)
     past = Round(1, reply, (tool_result.invalid_arguments(reply.calls[0], "x"),))
-    first, answer = openai_chat.write_hidden_rounds([past], replayed=True)
+    first, answer = OPENAI_CHAT.write_hidden_rounds([past], replayed=True)
     assert first == b'{"role":"assistant","x":1.0,"tool_calls":[' + ours + b"]}"
     assert json.loads(answer)["tool_call_id"] == "a"
 
@@ -206,14 +206,14 @@ def test_native_calls_at_the_end_leave_the_transcript_and_other_bytes_stay() -> 
 def test_advice_for_one_turn_is_not_replayed() -> None:
     reply = replied({"tool_calls": [wire_call()]})
     past = Round(1, reply, tuple(map(tool_result.tool_budget_exhausted, reply.calls)))
-    assert openai_chat.write_hidden_rounds([past], replayed=True) == ()
-    assert len(openai_chat.write_hidden_rounds([past], replayed=False)) == 2
+    assert OPENAI_CHAT.write_hidden_rounds([past], replayed=True) == ()
+    assert len(OPENAI_CHAT.write_hidden_rounds([past], replayed=False)) == 2
 
 
 @pytest.mark.requirement("calls:terminal-on-success")
 def test_a_terminal_reply_is_the_models_words_without_its_call() -> None:
     reply = replied({"content": None, "tool_calls": [wire_call()], "x": 1}, id="a")
-    body = json.loads(openai_chat.write_response(reply, ASKED, {"total_tokens": 3}, terminal=True))
+    body = json.loads(OPENAI_CHAT.write_response(reply, ASKED, {"total_tokens": 3}, terminal=True))
     assert body["choices"][0] == {"message": {"content": "Done.", "x": 1}, "finish_reason": "stop"}
     assert body["usage"] == {"total_tokens": 3}
 
@@ -248,8 +248,8 @@ def test_any_usage_can_be_summed_recorded_and_streamed(
     total = add_usage((reply.usage, reply.usage))
     record = usage_record(total, 2)
     assert (record.prompt_tokens, record.completion_tokens, record.cached_tokens) == tokens
-    body = openai_chat.write_response(reply, ASKED, total, terminal=False)
-    assert b"".join(openai_chat.stream(body, ASKED)).endswith(b"data: [DONE]\n\n")
+    body = OPENAI_CHAT.write_response(reply, ASKED, total, terminal=False)
+    assert b"".join(OPENAI_CHAT.stream(body, ASKED)).endswith(b"data: [DONE]\n\n")
 
 
 @pytest.mark.requirement("continuity:text-anchor")
@@ -257,8 +257,8 @@ def test_any_usage_can_be_summed_recorded_and_streamed(
     "spelled", ["Hi", "Hi ", [{"type": "text", "text": "Hi", "cache_control": {}}]]
 )
 def test_an_answer_is_found_again_in_the_runners_next_request(spelled: Any) -> None:
-    asked = openai_chat.read_request(b'{"messages":[{"role":"user","content":"Q"}]}')
-    anchor = openai_chat.response_anchor(replied({"content": "Hi"}), asked, terminal=False)
+    asked = OPENAI_CHAT.read_request(b'{"messages":[{"role":"user","content":"Q"}]}')
+    anchor = OPENAI_CHAT.response_anchor(replied({"content": "Hi"}), asked, terminal=False)
     answer = {"role": "assistant", "content": spelled, "tool_calls": None}
     again = {"messages": [{"role": "user", "content": [{"type": "text", "text": "Q"}]}, answer]}
-    assert openai_chat.read_request(json.dumps(again).encode()).evidence.anchors == {1: anchor}
+    assert OPENAI_CHAT.read_request(json.dumps(again).encode()).evidence.anchors == {1: anchor}

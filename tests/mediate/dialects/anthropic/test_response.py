@@ -9,12 +9,12 @@ import pytest
 
 from claw_mediate.core import json_splice, tool_result
 from claw_mediate.core.types import Arguments, ModelResponse, Round, UnreadableArguments
-from claw_mediate.dialects.anthropic import messages as anthropic_messages
+from claw_mediate.dialects.anthropic import DIALECT as ANTHROPIC_MESSAGES
 from claw_mediate.dialects.base import UnreadableResponseError
 from tests.mediate.made import catalog, granted
 
 NAMES = catalog(granted("desk.get"), native=["shell"])
-ASKED = anthropic_messages.read_request(b'{"messages":[]}')
+ASKED = ANTHROPIC_MESSAGES.read_request(b'{"messages":[]}')
 THINKING = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
 REDACTED = {"type": "redacted_thinking", "data": "b64"}
 SEARCHED = {
@@ -43,12 +43,12 @@ def call(name: str = "desk__get", call_id: Any = "toolu_1", **arguments: Any) ->
 
 def replied(*blocks: Any, **more: Any) -> ModelResponse:
     body = {"type": "message", "role": "assistant", "content": list(blocks), **more}
-    return anthropic_messages.read_response(json.dumps(body).encode(), NAMES)
+    return ANTHROPIC_MESSAGES.read_response(json.dumps(body).encode(), NAMES)
 
 
 def delivered(reply: ModelResponse, *, terminal: bool = False, **usage: Any) -> dict[str, Any]:
     body: dict[str, Any] = json.loads(
-        anthropic_messages.write_response(reply, ASKED, usage, terminal=terminal)
+        ANTHROPIC_MESSAGES.write_response(reply, ASKED, usage, terminal=terminal)
     )
     return body
 
@@ -58,7 +58,7 @@ def test_blocks_of_every_type_stay_in_the_transcript_and_in_the_answer() -> None
     reply = replied(*EVERY, call(), usage={"input_tokens": 1})
     past = Round(1, reply, (tool_result.unknown_tool(reply.calls[0]),))
     assistant, user = map(
-        json.loads, anthropic_messages.write_hidden_rounds([past], replayed=False)
+        json.loads, ANTHROPIC_MESSAGES.write_hidden_rounds([past], replayed=False)
     )
     assert assistant == {"role": "assistant", "content": [*EVERY, call()]}
     assert [block["tool_use_id"] for block in user["content"]] == ["toolu_1"]
@@ -70,7 +70,7 @@ def test_blocks_of_every_type_stay_in_the_transcript_and_in_the_answer() -> None
 def test_calls_without_a_result_leave_the_transcript() -> None:
     reply = replied(THINKING, call(call_id="a"), call("shell", "b", cmd="ls"))
     past = Round(1, reply, (tool_result.unknown_tool(reply.calls[0]),))
-    assistant, user = map(json.loads, anthropic_messages.write_hidden_rounds([past], replayed=True))
+    assistant, user = map(json.loads, ANTHROPIC_MESSAGES.write_hidden_rounds([past], replayed=True))
     assert assistant["content"] == [THINKING, call(call_id="a")]
     assert [block["tool_use_id"] for block in user["content"]] == ["a"]
 
@@ -86,7 +86,7 @@ def test_every_call_has_its_own_id_in_the_transcript_and_in_the_answer(
     assert [block["id"] for block in delivered(reply)["content"]] == own
     past = Round(1, reply, tuple(map(tool_result.unknown_tool, reply.calls)))
     assistant, user = map(
-        json.loads, anthropic_messages.write_hidden_rounds([past], replayed=False)
+        json.loads, ANTHROPIC_MESSAGES.write_hidden_rounds([past], replayed=False)
     )
     assert [block["id"] for block in assistant["content"]] == own
     assert [block["tool_use_id"] for block in user["content"]] == own
@@ -96,14 +96,14 @@ def test_every_call_has_its_own_id_in_the_transcript_and_in_the_answer(
 def test_an_answer_that_needs_no_change_is_delivered_in_its_own_bytes() -> None:
     reply = replied(*EVERY, call("shell"), usage={"output_tokens": 1.0})
     assert (
-        anthropic_messages.write_response(reply, ASKED, reply.usage, terminal=False) is reply.body
+        ANTHROPIC_MESSAGES.write_response(reply, ASKED, reply.usage, terminal=False) is reply.body
     )
 
 
 @pytest.mark.requirement("calls:exact-numbers")
 def test_arguments_keep_the_spelling_of_their_numbers() -> None:
     body = b'{"content":[{"type":"tool_use","id":"a","name":"desk__get","input":{ "n" : 12345678901234567890.10 }}]}'
-    (made,) = anthropic_messages.read_response(body, NAMES).calls
+    (made,) = ANTHROPIC_MESSAGES.read_response(body, NAMES).calls
     assert isinstance(made.arguments, Arguments)
     assert made.arguments.raw == {"n": b"12345678901234567890.10"}
 
@@ -116,7 +116,7 @@ def test_a_call_whose_input_is_not_a_sound_object_never_runs(
     body = (
         f'{{"content":[{{"type":"tool_use","id":"a","name":"desk__get","input":{bad}}}]}}'.encode()
     )
-    (made,) = anthropic_messages.read_response(body, NAMES).calls
+    (made,) = ANTHROPIC_MESSAGES.read_response(body, NAMES).calls
     assert isinstance(made.arguments, UnreadableArguments)
 
 
@@ -131,7 +131,7 @@ def test_the_last_call_of_an_answer_that_ran_out_of_tokens_is_never_run() -> Non
 def test_blank_text_is_not_given_back_to_a_provider_that_refuses_it() -> None:
     reply = replied({"type": "text", "text": " \n"}, call())
     past = Round(1, reply, (tool_result.unknown_tool(reply.calls[0]),))
-    assistant = json.loads(anthropic_messages.write_hidden_rounds([past], replayed=False)[0])
+    assistant = json.loads(ANTHROPIC_MESSAGES.write_hidden_rounds([past], replayed=False)[0])
     assert assistant["content"] == [call()]
 
 
@@ -180,7 +180,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_reply_that_is_broken_or_ambiguous_is_refused_as_a_whole(name: str) -> None:
     with pytest.raises(UnreadableResponseError):
-        anthropic_messages.read_response(REFUSED[name], NAMES)
+        ANTHROPIC_MESSAGES.read_response(REFUSED[name], NAMES)
 
 
 def test_a_plain_reply_is_read_without_a_list_of_its_members(

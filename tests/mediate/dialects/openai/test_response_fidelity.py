@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from claw_mediate.core.types import ToolUse
 from claw_mediate.core.weave import Insert
 from claw_mediate.dialects.base import Additions
-from claw_mediate.dialects.openai import chat as openai_chat
+from claw_mediate.dialects.openai import DIALECT as OPENAI_CHAT
 from tests.mediate.made import JSON_TEXT, catalog, granted
 
 NAMES = catalog(granted("desk.get"), native=["shell"])
 MANAGED = b'{"type":"function","function":{"name":"desk__get","description":"","parameters":{"type":"object"}}}'
-ASKED = openai_chat.read_request(b'{"messages":[],"stream_options":{"include_usage":true}}')
+ASKED = OPENAI_CHAT.read_request(b'{"messages":[],"stream_options":{"include_usage":true}}')
 NAME = st.from_regex(r"x_[a-z]{1,6}", fullmatch=True)
 OTHERS = st.dictionaries(NAME, JSON_TEXT, max_size=3)
 """Unknown members, in any spelling."""
@@ -58,11 +58,11 @@ def test_a_request_keeps_its_bytes_but_for_what_is_added(
     conversation = "[" + " , ".join(said) + " ]"
     asked = repeated(others, {"messages": conversation, **({"stream": "true"} if stream else {})})
     declared = [written(function).encode() for function in functions]
-    request = openai_chat.read_request(
+    request = OPENAI_CHAT.read_request(
         b'{ "functions" : [%b ] , ' % b" ,".join(declared) + asked[2:]
     )
     hidden = {index: Insert(f'{{"hidden":{index}}}'.encode()) for index in range(len(said))}
-    offer = openai_chat.build_request(request, NAMES, Additions(hidden))(ToolUse.AS_REQUESTED)
+    offer = OPENAI_CHAT.build_request(request, NAMES, Additions(hidden))(ToolUse.AS_REQUESTED)
     tools = b",".join(
         [*(b'{"type":"function","function":%b}' % function for function in declared), MANAGED]
     )
@@ -89,9 +89,9 @@ def test_context_is_added_to_one_message_and_changes_no_other_byte(
     ).encode()
     longer = rb'"Be good. \u00e9\n\n' + json.dumps(words, ensure_ascii=False).encode()[1:]
     expected = asked.replace(rb'"Be good. \u00e9"', longer)
-    request = openai_chat.read_request(asked)
-    assert openai_chat.add_context(request, words) == expected
-    offer = openai_chat.build_request(request, NAMES, Additions(context=words))(
+    request = OPENAI_CHAT.read_request(asked)
+    assert OPENAI_CHAT.add_context(request, words) == expected
+    offer = OPENAI_CHAT.build_request(request, NAMES, Additions(context=words))(
         ToolUse.AS_REQUESTED
     )
     assert offer.body == expected[:-1] + b',"tools":[' + MANAGED + b"]}"
@@ -157,9 +157,9 @@ TEXT = st.one_of(
 @settings(max_examples=120)
 @given(responses())
 def test_a_stream_put_together_as_a_client_does_is_the_response(body: bytes) -> None:
-    reply = openai_chat.read_response(body, NAMES)
-    assert openai_chat.write_response(reply, ASKED, reply.usage, terminal=False) == body
-    whole = b"".join(openai_chat.stream(body, ASKED))
+    reply = OPENAI_CHAT.read_response(body, NAMES)
+    assert OPENAI_CHAT.write_response(reply, ASKED, reply.usage, terminal=False) == body
+    whole = b"".join(OPENAI_CHAT.stream(body, ASKED))
     chunks = [
         exact(event.removeprefix(b"data: "))
         for event in whole.removesuffix(b"data: [DONE]\n\n").split(b"\n\n")[:-1]

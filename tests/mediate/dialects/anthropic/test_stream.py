@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from claw_mediate.dialects.anthropic import messages as anthropic_messages
+from claw_mediate.dialects.anthropic import DIALECT as ANTHROPIC_MESSAGES
 from claw_mediate.dialects.base import StreamOpening
 from tests.mediate.anthropic_sdk import final
 from tests.mediate.made import JSON_TEXT, catalog
@@ -43,15 +43,15 @@ BLOCK = st.one_of(
         lambda pair: {"type": "tool_use", "id": pair[0], "name": "shell", "input": {"cmd": pair[1]}}
     ),
 )
-ASKED = anthropic_messages.read_request(b'{"messages":[]}')
+ASKED = ANTHROPIC_MESSAGES.read_request(b'{"messages":[]}')
 
 OPENING = StreamOpening("unused", "unused", 0)
 
 
 def streamed(body: Any) -> bytes:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    anthropic_messages.read_response(data, catalog())
-    return b"".join(anthropic_messages.stream(data, ASKED))
+    ANTHROPIC_MESSAGES.read_response(data, catalog())
+    return b"".join(ANTHROPIC_MESSAGES.stream(data, ASKED))
 
 
 def events(stream: bytes) -> list[dict[str, Any]]:
@@ -170,7 +170,7 @@ def test_a_stream_always_has_a_usage_because_the_sdk_breaks_without(usage: Any) 
 @pytest.mark.requirement("stream:keepalive-is-skipped")
 @pytest.mark.parametrize("kind", ["native", "comment"])
 def test_the_sdk_reads_on_after_keepalives(kind: Any) -> None:
-    alive = anthropic_messages.keepalive("claw round=1 waiting=desk.x\ndata: no", kind, OPENING)
+    alive = ANTHROPIC_MESSAGES.keepalive("claw round=1 waiting=desk.x\ndata: no", kind, OPENING)
     assert (
         final(alive * 3 + streamed(message({"type": "text", "text": "hello"}))).content[0].type
         == "text"
@@ -179,10 +179,11 @@ def test_the_sdk_reads_on_after_keepalives(kind: Any) -> None:
 
 @pytest.mark.requirement("stream:error-event")
 def test_an_error_after_the_headers_is_raised_by_the_sdk() -> None:
-    error = anthropic_messages.stream_error(
-        b'{"type":"error","error":{"type":"api_error","message":"it broke"}}'
+    error = ANTHROPIC_MESSAGES.stream_error(
+        b'{"type":"error","error":{"type":"api_error","message":"it broke"}}',
+        OPENING,
     )
-    alive = anthropic_messages.keepalive("k", "native", OPENING)
+    alive = ANTHROPIC_MESSAGES.keepalive("k", "native", OPENING)
     with pytest.raises(anthropic.APIStatusError, match="it broke"):
         final(alive + error)
 
@@ -202,7 +203,7 @@ def test_an_error_after_the_headers_is_raised_by_the_sdk() -> None:
 def test_a_providers_error_is_told_in_one_line_where_it_has_the_dialects_shape(
     body: bytes, told: bool
 ) -> None:
-    line = anthropic_messages.error_body(body)
+    line = ANTHROPIC_MESSAGES.error_body(body)
     assert (line is not None) is told
     if line is not None:
         assert b"\n" not in line

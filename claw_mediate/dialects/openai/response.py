@@ -1,13 +1,10 @@
-"""The dialect of OpenAI chat completions, ``POST …/chat/completions``.
-
-Here are the provider's responses; ``request`` has the runner's requests, ``stream`` the streams.
-"""
+"""A provider's response of OpenAI chat completions, and its messages in the transcript."""
 
 import hashlib
 import json
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -17,21 +14,14 @@ from claw_mediate.core.continuity import calls_key, text_key
 from claw_mediate.core.reinjection import summarize_arguments, summarize_result
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import ModelResponse, Round, ToolCall, ToolResult, UnreadableArguments
-from claw_mediate.dialects import sse
 from claw_mediate.dialects.base import (
     MAX_PARTS,
     TERMINAL_TEXT,
-    Keepalive,
     ProviderRequest,
-    ReplayRules,
     RunnerRequest,
-    StreamOpening,
     UnreadableResponseError,
 )
 from claw_mediate.dialects.bodies import Changes, encode, unique_ids
-from claw_mediate.dialects.openai import request as openai_request
-from claw_mediate.dialects.openai import split as openai_split
-from claw_mediate.dialects.openai import stream as openai_stream
 from claw_mediate.dialects.openai.functions import handoff_key, tool_call_as_function
 from claw_mediate.dialects.openai.wire_types import (
     Function,
@@ -41,19 +31,6 @@ from claw_mediate.dialects.openai.wire_types import (
     visible_text,
 )
 from claw_state.continuity import Anchor
-
-NAME: Final = "openai-chat"
-TRANSCRIPT: Final = "messages"
-REPLAY_RULES: Final = ReplayRules()
-SPLIT_RULES: Final = openai_split.SPLIT_RULES
-MAX_TOOLS: Final = 128  # OpenAI's limit of tools in one request
-ID_PREFIX: Final = "chatcmpl"
-ANSWER_SHAPE: Final = None
-
-read_request = openai_request.read_request
-build_request = openai_request.build_request
-add_context = openai_request.add_context
-stream = openai_stream.stream
 
 
 def write_request(request: ProviderRequest, hidden: Sequence[bytes]) -> bytes:
@@ -74,17 +51,6 @@ def response_anchor(response: ModelResponse, request: RunnerRequest, *, terminal
         key = calls_key(call.id for call in response.calls)
 
     return Anchor(key, request.evidence.before)
-
-
-def keepalive(note: str, kind: Keepalive, opening: StreamOpening) -> bytes:
-    """Return a comment, which every SDK skips; of the native kind, a chunk with an empty delta."""
-    return sse.comment(note) if kind == "comment" else openai_stream.empty_chunk(opening)
-
-
-def stream_error(error: bytes, opening: StreamOpening | None = None) -> bytes:
-    """Return the events of an error that comes after the headers."""
-    del opening
-    return sse.event(error) + sse.DONE
 
 
 def error_body(body: bytes) -> bytes | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from claw_mediate.dialects.openai import chat as openai_chat
+from claw_mediate.dialects.openai import DIALECT as OPENAI_CHAT
 from tests.mediate.made import catalog
 from tests.wires.openai import completion
 
@@ -103,9 +103,9 @@ def found(message: Message, mutate: Mutation) -> bool:
     """Return True if the message that we handed over is found in the following request."""
     body = completion()
     body["choices"][0]["message"] = message
-    reply = openai_chat.read_response(json.dumps(body).encode(), NAMES)
-    asked = openai_chat.read_request(json.dumps({"messages": [USER]}).encode())
-    anchor = openai_chat.response_anchor(reply, asked, terminal=False)
+    reply = OPENAI_CHAT.read_response(json.dumps(body).encode(), NAMES)
+    asked = OPENAI_CHAT.read_request(json.dumps({"messages": [USER]}).encode())
+    anchor = OPENAI_CHAT.response_anchor(reply, asked, terminal=False)
     kept = copy.deepcopy(message)
     mutate(kept)
     user = {
@@ -114,7 +114,7 @@ def found(message: Message, mutate: Mutation) -> bool:
             {"type": "text", "text": USER["content"], "cache_control": {"type": "ephemeral"}}
         ],
     }
-    again = openai_chat.read_request(json.dumps({"messages": [user, kept, USER]}).encode())
+    again = OPENAI_CHAT.read_request(json.dumps({"messages": [user, kept, USER]}).encode())
     return again.evidence.anchors == {1: anchor}
 
 
