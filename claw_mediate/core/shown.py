@@ -1,6 +1,6 @@
-"""What a runner was shown of each round of a turn, and how it is found in the runner's message.
+"""The text that a runner was shown of each round, and its place in the runner's message.
 
-docs/spec/live-streaming.md section 6. Pure. A turn that streams live shows the text of its hidden
+docs/spec/mediation.md section 7. Pure. A turn that streams live shows the text of its hidden
 rounds, too, and the runner sends all of it back as one message. The record of such a turn says
 where each round ended in it:
 
@@ -26,7 +26,7 @@ from claw_mediate.core.weave import join_messages
 from claw_state.continuity import Anchor
 
 GLUE = "\n\n"
-"""What the proxy puts between the texts of two rounds that would touch without white space."""
+"""The line breaks that the proxy puts between the texts of two rounds that would touch without white space."""
 PREFILL = 0
 """The number of the round that is no round: what the runner itself began of the answer."""
 
@@ -55,7 +55,7 @@ class Stretch(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
 
 class ShownRound(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What was shown of one round."""
+    """The content that was shown of one round."""
 
     number: _Count
     text: Stretch = Stretch()

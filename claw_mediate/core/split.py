@@ -1,6 +1,6 @@
 """Hidden rounds of turns that streamed live, put back into the runner's messages.
 
-docs/spec/live-streaming.md sections 6 and 14. Pure.
+docs/spec/mediation.md section 7. Pure.
 
     the turn                       the runner's message        its hidden rounds
     ─────────────────────────────  ──────────────────────────  ──────────────────────────────────
@@ -25,7 +25,7 @@ from claw_mediate.core.weave import Insert, Replace, Weave, Weaves, join_message
 
 
 class SplitRules(NamedTuple):
-    """What a dialect knows about the splitting of its messages."""
+    """The rules of a dialect for the splitting of its messages."""
 
     split: Callable[[Sequence[bytes], LiveRecord], Weaves | None]
     """Given the messages from that of the answer on, returns what takes their places.

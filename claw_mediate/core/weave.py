@@ -2,7 +2,7 @@
 
 Pure. Hidden rounds of a buffered turn go before the answer that they led to. Those of a turn that
 streamed live go into it: the runner's message is split, and what is left of it goes behind them
-(docs/spec/live-streaming.md section 6).
+(docs/spec/mediation.md section 7).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -31,7 +31,7 @@ class Replace(msgspec.Struct, frozen=True):
 
 type Weave = Insert | Replace
 type Weaves = Mapping[int, Weave]
-"""By the index of the runner's message."""
+"""The weaves of a request, by the index of the runner's message."""
 
 
 def join_messages(messages: Iterable[bytes]) -> bytes:

@@ -290,7 +290,7 @@ class Dialect:
     """The places in an answer at which the provider gives ids."""
     replay_rules: ReplayRules
     split_rules: SplitRules
-    """What splits the answer of a live turn again where its rounds ended."""
+    """Splits the answer of a live turn again where its rounds ended."""
     keepalive_setting: KeepaliveSetting
 
     read_request: Callable[[bytes], RunnerRequest]

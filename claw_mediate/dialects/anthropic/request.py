@@ -41,7 +41,7 @@ class ContentBlock(msgspec.Struct):
 
     @property
     def signed_by(self) -> str:
-        """What makes a block of thinking known; "" for one without, and for other blocks."""
+        """The signature by which a block of thinking is known; "" for one without, and for other blocks."""
         by = {"thinking": self.signature, "redacted_thinking": self.data}.get(self.type)
         return by if isinstance(by, str) else ""
 
