@@ -26,7 +26,7 @@ from claw_mediate.core.weave import join_messages
 from claw_state.continuity import Anchor
 
 GLUE = "\n\n"
-"""The line breaks that the proxy puts between the texts of two rounds that would touch without white space."""
+"""The proxy's line breaks between the texts of two rounds that would touch otherwise."""
 PREFILL = 0
 """The number of the round that is no round: what the runner itself began of the answer."""
 

@@ -41,7 +41,7 @@ class ContentBlock(msgspec.Struct):
 
     @property
     def signed_by(self) -> str:
-        """The signature by which a block of thinking is known; "" for one without, and for other blocks."""
+        """The signature, or the data, that tells a block of thinking; "" for other blocks."""
         by = {"thinking": self.signature, "redacted_thinking": self.data}.get(self.type)
         return by if isinstance(by, str) else ""
 
