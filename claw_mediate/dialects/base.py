@@ -10,6 +10,7 @@ from claw_contract.base import JsonObject
 from claw_mediate.core.continuity import Evidence
 from claw_mediate.core.json_pieces import join_pieces
 from claw_mediate.core.object_ids import AnswerShape
+from claw_mediate.core.reply_events import ReplyEvent
 from claw_mediate.core.session_id import NO_HINTS, SessionHints
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import ModelResponse, Round, ToolUse
@@ -116,6 +117,14 @@ class RunnerRequest(msgspec.Struct, frozen=True):
         return self.kept.conversation if self.kept is not None else ""
 
     @property
+    def reasoning_flows(self) -> bool:
+        """True if reasoning may be shown before anything that it leads to.
+
+        False if the provider keeps the response: it would refuse reasoning that comes back alone.
+        """
+        return self.kept is None or not self.kept.keeps_response
+
+    @property
     def keeps_rounds(self) -> bool:
         """True if the provider keeps every round of the turn.
 
@@ -188,6 +197,14 @@ class ReplayRules:
         """
         del maker
         return messages
+
+    def unseal(self, closing: ReplyEvent) -> ReplyEvent:
+        """Return the end of a piece of reasoning of which nothing that it led to is shown.
+
+        It lacks what a runner would need to send the reasoning back, which the provider would
+        refuse.
+        """
+        return closing
 
     def find_losses(self, rounds: Sequence[Round], *, replayed: bool) -> tuple[str, ...]:
         """Return the interventions for what ``write_hidden_rounds`` leaves out, besides advice.
