@@ -153,6 +153,23 @@ def test_a_container_that_is_known_at_the_end_only_is_told_there() -> None:
     assert got.id == "c"
 
 
+@pytest.mark.requirement("live:anthropic-last-reply")
+def test_what_came_behind_the_opening_is_told_at_the_end() -> None:
+    writer = MessageWriter(ASKED, OWN)
+    start = {"type": "message_start", "message": {**message(), "x_start": 1}}
+    shown_opening, *_ = fed([start])
+    assert b'"x_start":1' in writer.write(shown_opening)
+
+    edits = {"applied_edits": []}
+    said = message(x_start=1, context_management=edits, container={"id": "c"})
+    *_, end, _ = told(said)
+    (written,) = read_events(writer.write(end))
+    data = json.loads(written.data)
+    assert data["context_management"] == edits
+    assert data["delta"]["container"] == {"id": "c"}
+    assert "x_start" not in data
+
+
 @pytest.mark.requirement("live:anthropic-end")
 @pytest.mark.parametrize("usage", [None, {}, {"output_tokens": 4}])
 def test_a_usage_that_is_missing_is_zero(usage: Any) -> None:
