@@ -6,7 +6,7 @@ from typing import Final
 from claw_mediate.core.object_ids import RESPONSE_SHAPE
 from claw_mediate.dialects.base import Dialect, Keepalive, RunnerRequest, StreamOpening
 from claw_mediate.dialects.openai.response import error_body
-from claw_mediate.dialects.responses import request, response, stream
+from claw_mediate.dialects.responses import request, response, split, stream
 from claw_mediate.dialects.responses.reasoning import ReasoningRules
 from claw_mediate.dialects.responses.writer import ResponseWriter
 from claw_mediate.dialects.streams import OwnOpening
@@ -45,6 +45,7 @@ DIALECT: Final = Dialect(
     transcript="input",
     answer_shape=RESPONSE_SHAPE,
     replay_rules=ReasoningRules(),
+    split_rules=split.SPLIT_RULES,
     keepalive_setting="responses",
     read_request=request.read_request,
     build_request=request.build_request,
