@@ -1,6 +1,6 @@
 """The interface of a dialect, and the neutral view of a runner's request."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
@@ -13,8 +13,10 @@ from claw_mediate.core.live import Reasoning
 from claw_mediate.core.object_ids import AnswerShape
 from claw_mediate.core.reply_events import ReplyEvent
 from claw_mediate.core.session_id import NO_HINTS, SessionHints
+from claw_mediate.core.split import SplitRules
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import ModelResponse, Round, ToolUse
+from claw_mediate.core.weave import Weaves
 from claw_mediate.dialects.kept import KeptReferences
 from claw_mediate.dialects.streams import Assembler, OwnOpening, StreamWriter
 from claw_state.continuity import Anchor
@@ -138,8 +140,8 @@ class RunnerRequest(msgspec.Struct, frozen=True):
 class Additions(msgspec.Struct, frozen=True):
     """The proxy's additions to a request, besides tools."""
 
-    insertions: Mapping[int, bytes] = msgspec.field(default_factory=dict)
-    """Hidden messages (JSON, comma separated), by the index of the message that they go before."""
+    insertions: Weaves = msgspec.field(default_factory=dict)
+    """The hidden messages of earlier turns, by the index of the runner's message."""
     context: str = ""  # Text for the end of the system prompt
 
 
@@ -214,6 +216,15 @@ class ReplayRules:
         del error
         return False
 
+    def refuses_reasoning(self, error: bytes) -> bool:
+        """Return True if a provider's error of status 400 is about reasoning that it was sent back.
+
+        Then the request may succeed without what no memory explains
+        (``core.split.leave_out_unexplained``).
+        """
+        del error
+        return False
+
 
 type KeepaliveSetting = Literal["openai", "responses", "anthropic"]
 """The end of the setting ``CLLAMA_KEEPALIVE_…`` that says which keepalives a stream has."""
@@ -280,6 +291,8 @@ class Dialect:
     answer_shape: AnswerShape | None
     """The places in an answer at which the provider gives ids."""
     replay_rules: ReplayRules
+    split_rules: SplitRules
+    """Splits the answer of a live turn again where its rounds ended."""
     keepalive_setting: KeepaliveSetting
 
     read_request: Callable[[bytes], RunnerRequest]

@@ -3,7 +3,7 @@
 from typing import Final
 
 from claw_mediate.dialects.base import Dialect, ReplayRules
-from claw_mediate.dialects.openai import request, response, stream
+from claw_mediate.dialects.openai import request, response, split, stream
 from claw_mediate.dialects.openai.assemble import ChatAssembler
 from claw_mediate.dialects.openai.writer import ChatWriter
 
@@ -14,6 +14,7 @@ DIALECT: Final = Dialect(
     transcript="messages",
     answer_shape=None,
     replay_rules=ReplayRules(),
+    split_rules=split.SPLIT_RULES,
     keepalive_setting="openai",
     read_request=request.read_request,
     build_request=request.build_request,

@@ -6,7 +6,7 @@ from claw_mediate.core.live import Reasoning
 from claw_mediate.core.object_ids import RESPONSE_SHAPE
 from claw_mediate.dialects.base import Dialect, RunnerRequest
 from claw_mediate.dialects.openai.response import error_body
-from claw_mediate.dialects.responses import request, response, stream
+from claw_mediate.dialects.responses import request, response, split, stream
 from claw_mediate.dialects.responses.assemble import ResponseAssembler
 from claw_mediate.dialects.responses.reasoning import ReasoningRules
 from claw_mediate.dialects.responses.writer import ResponseWriter
@@ -28,6 +28,7 @@ DIALECT: Final = Dialect(
     transcript="input",
     answer_shape=RESPONSE_SHAPE,
     replay_rules=ReasoningRules(),
+    split_rules=split.SPLIT_RULES,
     keepalive_setting="responses",
     read_request=request.read_request,
     build_request=request.build_request,

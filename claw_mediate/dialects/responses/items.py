@@ -194,6 +194,16 @@ def tool_name(raw: bytes) -> str | None:
     return name if isinstance(name, str) else None
 
 
+def signatures(item: Item) -> Sequence[str]:
+    """Return what makes an item of reasoning known: its id, and its encrypted content.
+
+    Some runners drop the one, some the other. () for other items.
+    """
+    if item.kind != REASONING:
+        return ()
+    return [each for each in (item.id, item.encrypted_content) if isinstance(each, str) and each]
+
+
 def mint_item_id(kind: str, seed: str, index: int) -> str:
     """Return an id, of letters and digits, for an item of this type that has none of its own."""
     return f"{_ID_PREFIXES.get(kind, 'item')}{seed}{index}"

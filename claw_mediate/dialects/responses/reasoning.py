@@ -21,6 +21,7 @@ import msgspec
 from msgspec.structs import replace
 
 from claw_mediate.core import json_splice
+from claw_mediate.core.http import read_error_message
 from claw_mediate.core.reply_events import ReplyEvent
 from claw_mediate.core.types import Round
 from claw_mediate.dialects.base import ReplayRules
@@ -30,6 +31,7 @@ from claw_mediate.dialects.responses.items import IMAGE, REASONING, Item, read_i
 
 # The member of a stored reasoning item that names its provider and model; it is never sent
 _MAKER: Final = "claw_maker"
+_LONELY: Final = "of type 'reasoning' was provided without its required following item"
 _ENCRYPTED: Final = "reasoning.encrypted_content"
 
 
@@ -143,6 +145,13 @@ class ReasoningRules(ReplayRules):
         return (
             "include" in str(details.param) or "encrypted content" in str(details.message).lower()
         )
+
+    def refuses_reasoning(self, error: bytes) -> bool:
+        """Return True if an error says that reasoning came without the item after it.
+
+        An error about encrypted content is the runner's own to hear.
+        """
+        return _LONELY in read_error_message(error)
 
 
 def _read_maker(item: bytes) -> str:

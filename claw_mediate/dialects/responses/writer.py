@@ -86,8 +86,9 @@ class _ShownItem:
             places = {place: event.data[place] for place in _PLACES if place in event.data}
             logprobs: _Members = {"logprobs": []} if name == _OUTPUT_TEXT else {}
             self._beat = {"type": name, "delta": "", **logprobs, **places}
-        elif event.channel.startswith("other."):
-            self._beat = {**event.data, "type": name}
+        elif event.channel.startswith("other.") and event.data.keys() == {"type"}:
+            # With other members it would say something again: a part of an image, say.
+            self._beat = {"type": name}
 
         self._shown.note(event)
         if self._shown.done is not None:
@@ -319,5 +320,5 @@ def _with_id(item: bytes, item_id: str) -> bytes:
 
 
 def _compact(item: bytes) -> bytes:
-    """Return an item as it is compared: without white space between its members."""
-    return msgspec.json.encode(as_raw(split_object(item)))
+    """Return an item as it is compared: without line breaks, and spaces between its members."""
+    return msgspec.json.encode(as_raw(split_object(without_line_breaks(item))))

@@ -9,6 +9,7 @@ import pytest
 
 from claw_mediate.core.json_splice import JsonSpliceError
 from claw_mediate.core.types import ToolUse
+from claw_mediate.core.weave import Insert
 from claw_mediate.dialects.base import Additions, UnreadableRequestError
 from claw_mediate.dialects.openai import DIALECT as OPENAI_CHAT
 from tests.mediate.made import catalog, granted
@@ -19,7 +20,9 @@ GET = granted("desk.get")
 def offered(body: bytes, woven: dict[int, bytes] | None = None) -> dict[ToolUse, bytes]:
     request = OPENAI_CHAT.read_request(body)
     offer = OPENAI_CHAT.build_request(
-        request, catalog(GET, native=request.declared_tools), Additions(woven or {})
+        request,
+        catalog(GET, native=request.declared_tools),
+        Additions({index: Insert(hidden) for index, hidden in (woven or {}).items()}),
     )
     return {use: offer(use).body for use in ToolUse}
 
