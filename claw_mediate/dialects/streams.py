@@ -81,6 +81,13 @@ class Assembler(Protocol):
         """
 
     @property
+    def is_over(self) -> bool:
+        """True if the reply is whole, and a strict client reads no further.
+
+        It does not wait for the end of the stream then, and how the stream ends is no matter.
+        """
+
+    @property
     def error(self) -> FailedResponseError | None:
         """Return the failure that the stream told of; None if there was none.
 

@@ -17,9 +17,11 @@ The first two are bounded by the callers, which are told of the events that end 
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
+
+import httpx2
 
 from claw_contract.sse import EventTooLongError, SseEvent, SseReader
 from claw_mediate.core.reply_events import ReplyEvent
@@ -36,6 +38,8 @@ MAX_HELD_BYTES: Final = 8 * 1024 * 1024  # From its first call on
 _MAX_REPEATED_BYTES: Final = 4 * MAX_REPLY_BYTES
 """Bytes of the events that say again what was said: Responses tells each text four times more."""
 _REPEATING: Final = frozenset({"closing", "end"})
+_END_SECONDS: Final = 0.05
+_MAX_END_BYTES: Final = 64 * 1024  # Of what may follow a reply that is over
 _EVENT_STREAM: Final = "text/event-stream"
 
 
@@ -140,13 +144,16 @@ async def _read_events(response: Response, live: LiveCall, assembler: Assembler)
     """Read a stream to its end; return the size of the reply, about."""
     feed = _EventFeed(live, assembler)
     timer = _FlowTimer(live.limits)
+    chunks = response.aiter_bytes()
     try:
         async with asyncio.timeout(None) as timeout:
             with timer.run(timeout):
-                async for chunk in response.aiter_bytes():
+                async for chunk in chunks:
                     events = feed.take(chunk)
                     if events:
                         await _show(live, events, timer)
+                    if assembler.is_over:
+                        break
     except TimeoutError:
         # A provider may say everything and leave its stream open.
         if not assembler.is_whole:
@@ -154,7 +161,20 @@ async def _read_events(response: Response, live: LiveCall, assembler: Assembler)
 
     if not assembler.is_whole:
         raise BrokenReplyError(BROKE_OFF)
+    if assembler.is_over:
+        await _read_end(chunks)
     return feed.size
+
+
+async def _read_end(chunks: AsyncIterator[bytes]) -> None:
+    """Read what is left of a stream if it comes at once, so that its connection can be reused."""
+    with suppress(TimeoutError, httpx2.HTTPError):
+        async with asyncio.timeout(_END_SECONDS):
+            size = 0
+            async for chunk in chunks:
+                size += len(chunk)
+                if size > _MAX_END_BYTES:
+                    return
 
 
 async def _show(live: LiveCall, events: Sequence[ReplyEvent], timer: "_FlowTimer") -> None:

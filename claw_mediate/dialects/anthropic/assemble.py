@@ -100,6 +100,10 @@ class MessageAssembler:
         return self._is_whole and self._error is None
 
     @property
+    def is_over(self) -> bool:
+        return self.is_whole
+
+    @property
     def error(self) -> FailedResponseError | None:
         """Return the failure that an ``error`` event told of; None if there was none."""
         return self._error

@@ -81,6 +81,10 @@ class ResponseAssembler:
         return self._body is not None
 
     @property
+    def is_over(self) -> bool:
+        return self.is_whole
+
+    @property
     def error(self) -> FailedResponseError | None:
         return self._error
 

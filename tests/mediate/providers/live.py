@@ -45,7 +45,7 @@ class ChatAssembler:
     """Puts a reply of the events above together."""
 
     def __init__(self) -> None:
-        self.is_whole = False
+        self.is_whole = self.is_over = False
         self.error: FailedResponseError | None = None
         self.text = ""
         self.calls: list[Made] = []
@@ -53,6 +53,7 @@ class ChatAssembler:
 
     def feed(self, event: SseEvent) -> Sequence[ReplyEvent]:
         if event.data == b"[DONE]":
+            self.is_over = self.is_whole
             return ()
         try:
             said = json.loads(event.data)
