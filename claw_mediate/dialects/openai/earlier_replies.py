@@ -114,9 +114,7 @@ def _read_lists(logprobs: bytes) -> dict[str, list[bytes]]:
     if logprobs[:1] != b"{":
         return {}
     return {
-        name: split_array(raw)
-        for name, raw in split_object(logprobs).items()
-        if raw[:1] == b"["
+        name: split_array(raw) for name, raw in split_object(logprobs).items() if raw[:1] == b"["
     }
 
 

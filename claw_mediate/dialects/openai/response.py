@@ -235,9 +235,7 @@ def _edit_in_first_choice(body: bytes, changes: Changes) -> bytes:
     return edit_first_choice(body, partial(json_splice.edit, changes=changes))
 
 
-def edit_first_choice(
-    body: bytes, edit: Callable[[bytes], bytes], *, alone: bool = False
-) -> bytes:
+def edit_first_choice(body: bytes, edit: Callable[[bytes], bytes], *, alone: bool = False) -> bytes:
     """Return the response with its first choice edited; ``alone``: and with no other choice."""
     choices = json_splice.find_members(body, ["choices"])["choices"]
     start, end = json_splice.element_spans(body, choices.start)[0]
