@@ -99,6 +99,8 @@ class _Request(msgspec.Struct):
     tool_choice: dict[str, Any] | None = None
     max_tokens: Any = None
     metadata: Any = None
+    output_config: Any = None
+    output_format: Any = None  # Its older form
 
 
 _read_request = msgspec.json.Decoder(_Request)
@@ -142,7 +144,15 @@ def read_request(body: bytes) -> RunnerRequest:
         system="\n".join(text_blocks(decode_or_none(read_content, view.system))),
         max_tokens=view.max_tokens if type(view.max_tokens) is int else None,
         prefill_text=_prefill(messages),
+        buffered_reason="structured_output" if _wants_structured_output(view) else None,
     )
+
+
+def _wants_structured_output(view: _Request) -> bool:
+    """Return True if the answer is to be JSON, which a runner parses as it comes."""
+    config = view.output_config
+    asked = config.get("format") if isinstance(config, dict) else None
+    return asked is not None or view.output_format is not None
 
 
 def build_request(
@@ -161,7 +171,9 @@ def build_request(
         changes["messages"] = insert_messages(array_member(body, "messages"), additions.insertions)
     if additions.context:
         changes |= _system_with_context(body, additions.context)
-    if body.value("stream") is not None:
+    if request.is_live:
+        changes["stream"] = b"true"
+    elif body.value("stream") is not None:
         changes["stream"] = b"false"
 
     choices: dict[ToolUse, Changes] = {
