@@ -254,8 +254,9 @@ class ChatWriter:
         if event.piece == 0 and "logprobs" in choice:
             self._logprobs.add(msgspec.json.encode(choice["logprobs"]))
 
+        frame = self._frame or {}
         others = event.data.get("chunk")
-        head = _chunk_head({**others, **(self._frame or {})}) if others else b""
+        head = _chunk_head(frame | others | frame) if others else b""
         return self._chunk(event.piece, delta, choice, head)
 
     def _chunk(
