@@ -601,7 +601,7 @@ class ProviderFailover:
 
 def _cut_if_shown(live: LiveCall | None, result: WholeResult) -> ProviderResult:
     """Return a result, or the ``CutReply`` that a failure is once the runner has something."""
-    if live is None or not live.sink.has_shown:
+    if live is None or not live.has_shown:
         return result
 
     match result:

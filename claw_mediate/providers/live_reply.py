@@ -92,6 +92,8 @@ class LiveCall:
         self.on_head = on_head
         self.on_shown = on_shown
         self._on_event: Callable[[], None] | None = None
+        self.has_shown = False
+        """True once the runner has something of the reply, which can't be asked for again then."""
         self.usage: bytes | None = None
         """The usage that the last reply without an end has told, as JSON."""
         self.was_streamed = False
@@ -179,13 +181,13 @@ async def _read_end(chunks: AsyncIterator[bytes]) -> None:
 
 async def _show(live: LiveCall, events: Sequence[ReplyEvent], timer: "_FlowTimer") -> None:
     """Give events to the sink, which may wait for a slow runner."""
-    had_shown = live.sink.has_shown
     timer.stop_idle()
     await live.sink.show(events)
     if any(event.kind != "opening" for event in events) or timer.is_flowing:
         timer.restart_idle()
 
-    if live.sink.has_shown and not had_shown:
+    if live.sink.has_shown and not live.has_shown:
+        live.has_shown = True
         live.on_shown()
         timer.begin_total()
 

@@ -167,7 +167,7 @@ class ModelCalls:
         try:
             answer = await self._post(replace(call, live=live))
         except asyncio.CancelledError:  # the runner has left, or the turn's time is over
-            unknown: JsonObject | None = {} if port.sink.has_shown else None
+            unknown: JsonObject | None = {} if live.has_shown else None
             self.lost_usage = read_usage(live.usage) or unknown
             raise
         finally:

@@ -36,6 +36,14 @@ class ContentBlock(msgspec.Struct):
     id: Any = None
     name: Any = None
     input: msgspec.Raw = msgspec.Raw(b"{}")
+    signature: Any = None
+    data: Any = None
+
+    @property
+    def signed_by(self) -> str:
+        """The signature, or the data, that tells a block of thinking; "" for other blocks."""
+        by = {"thinking": self.signature, "redacted_thinking": self.data}.get(self.type)
+        return by if isinstance(by, str) else ""
 
 
 type Content = str | list[ContentBlock] | None
@@ -79,6 +87,14 @@ def call_ids(content: Content) -> Sequence[str]:
         for block in content
         if block.type == "tool_use"
     ]
+
+
+def signatures(content: Content) -> Sequence[str]:
+    """Return what makes the thinking of a content known."""
+    if not isinstance(content, list):
+        return ()
+
+    return [block.signed_by for block in content if block.signed_by]
 
 
 class _SentMessage(msgspec.Struct):
@@ -138,7 +154,7 @@ def read_request(body: bytes) -> RunnerRequest:
         declared_tools=tuple(name for name in names if isinstance(name, str) and name),
         bypass="tool_choice_none" if forbids_tools else None,
         tool_choice=choice,
-        load_evidence=evidence_reader(messages, _text_parts, _key),
+        load_evidence=evidence_reader(messages, _text_parts, _key, _signatures),
         session_hints=SessionHints(view.metadata),
         user_texts=tuple(filter(None, user_texts)),
         system="\n".join(text_blocks(decode_or_none(read_content, view.system))),
@@ -249,6 +265,10 @@ def _released_choice(choice: JsonObject | str | None) -> Changes:
 
 def _text_parts(message: _ReadMessage) -> Sequence[str]:
     return text_blocks(message.content)
+
+
+def _signatures(message: _ReadMessage) -> Sequence[str]:
+    return signatures(message.content)
 
 
 def _prefill(messages: Sequence[_ReadMessage]) -> str | None:

@@ -10,7 +10,7 @@ from claw_mediate.dialects.base import (
     RunnerRequest,
     StreamOpening,
 )
-from claw_mediate.dialects.openai import request, response, stream
+from claw_mediate.dialects.openai import request, response, split, stream
 from claw_mediate.dialects.openai.writer import ChatWriter
 from claw_mediate.dialects.streams import OwnOpening
 
@@ -47,6 +47,7 @@ DIALECT: Final = Dialect(
     transcript="messages",
     answer_shape=None,
     replay_rules=ReplayRules(),
+    split_rules=split.SPLIT_RULES,
     keepalive_setting="openai",
     read_request=request.read_request,
     build_request=request.build_request,
@@ -62,4 +63,6 @@ DIALECT: Final = Dialect(
     stream=_stream,
     keepalive=_keepalive,
     stream_error=_stream_error,
+    without_stream_usage=request.without_stream_usage,
+    refuses_stream_usage=request.refuses_stream_usage,
 )

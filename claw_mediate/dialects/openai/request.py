@@ -6,6 +6,7 @@ from itertools import takewhile
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from claw_contract.base import JsonObject
 from claw_mediate.core import json_splice
@@ -15,6 +16,7 @@ from claw_mediate.core.json_pieces import contains, copy_span
 from claw_mediate.core.session_id import SessionHints
 from claw_mediate.core.tool_catalog import OfferedTool, ToolCatalog
 from claw_mediate.core.types import ToolUse
+from claw_mediate.core.weave import Insert, join_messages
 from claw_mediate.dialects.base import (
     Additions,
     BufferedReason,
@@ -283,8 +285,8 @@ def _edit_messages(
         return b"[%b]" % first
 
     insertions = dict(additions.insertions)
-    hidden = insertions.get(0)
-    insertions[0] = first if hidden is None else first + b"," + hidden
+    weave = insertions.get(0, Insert(b""))
+    insertions[0] = replace(weave, hidden=join_messages((first, weave.hidden)))
     return insert_messages(messages, insertions, *cuts)
 
 

@@ -94,6 +94,20 @@ async def test_a_status_before_the_stream_fails_over(roads: Crossroads, answer: 
     assert (sink.shown, len(sink.attempts)) == (["Hel", "lo"], 1)
 
 
+@pytest.mark.requirement("live:unshown-is-asked-again")
+@pytest.mark.parametrize("answer", [error(503), stream(OPENING, ends=breaks_off)])
+async def test_what_was_shown_of_an_earlier_round_does_not_keep_this_one_from_failing_over(
+    roads: Crossroads, answer: Response
+) -> None:
+    sink = Sink()
+    roads.peers["one"].says(stream(*HELLO), answer, answer)
+    roads.peers["two"].says(stream(*HELLO))
+    assert await ask(roads, sink) == "Hello"
+    assert sink.has_shown
+    assert await ask(roads, sink) == "Hello"
+    assert roads.times() == [2, 1]
+
+
 @pytest.mark.requirement("live:error-before-content")
 @pytest.mark.parametrize("status", [500, 503, 529])
 async def test_an_error_event_before_any_content_counts_as_its_status(

@@ -183,6 +183,7 @@ async def show(live: LiveCall, text: str) -> None:
     live.was_streamed = True
     live.sink.begin()
     await live.sink.show([ReplyEvent("content", 0, {}, "content", text)])
+    live.has_shown = True
     live.on_shown()
 
 
@@ -208,7 +209,6 @@ async def test_the_turns_time_stands_still_while_a_reply_flows_and_goes_on_behin
     clock.seconds += 2
     assert turn_clock.now() == 3.0
 
-    sink.has_shown = False  # the next reply begins
     await calls.ask(ask(seconds=0.03), 2)
     assert provider.limits == [limits, limits._replace(total=1300.0)]
 
@@ -290,7 +290,6 @@ async def test_the_headers_of_the_first_reply_are_there_before_its_text() -> Non
         assert progress.headers == (("x-request-id", "req_1"),)
         progress.committed.set()
         await show(live, "Hel")
-        live.sink.has_shown = False  # type: ignore[misc]
         return hello()
 
     provider = LiveProvider(play)

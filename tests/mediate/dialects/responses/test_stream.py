@@ -6,15 +6,21 @@ import json
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
 from msgspec import structs
 
 from claw_mediate.dialects.base import StreamOpening
 from claw_mediate.dialects.responses import DIALECT
+from claw_mediate.dialects.responses.request import read_request
+from claw_mediate.dialects.responses.stream import tell
 from tests.mediate.items import NEW, PATCH, SEARCH, answers, streamed
 from tests.mediate.openai_sdk import final_response
+from tests.mediate.response_events import REPLIES, assemble, by, provider_events, told_texts
 from tests.turns.desk import Desk
-from tests.wires import responses
+from tests.wires import Body, responses
 from tests.wires.responses import function_call, message, reasoning, response
+
+REQUEST = read_request(b'{"model":"m","input":"Hi","stream":true,"store":false}')
 
 
 @pytest.mark.requirement("responses:stream")
@@ -128,3 +134,27 @@ def test_an_error_in_a_stream_comes_after_its_opening_with_a_known_code(
     ]
     assert (error["code"], error["message"]) == told
     assert (failed["response"]["error"]["code"], failed["response"]["error"]["message"]) == told
+
+
+@pytest.mark.requirement("live:responses-channels")
+@settings(max_examples=100)
+@given(REPLIES)
+def test_a_body_is_told_as_the_stream_that_brought_it(reply: Body) -> None:
+    assembler, streamed_events = assemble(provider_events(reply, by(5)))
+    told = list(tell(assembler.body(), REQUEST))
+    assert told_texts(told) == told_texts(streamed_events)
+    assert [told[0].kind, told[-1].kind] == ["opening", "end"]
+    assert [event.kind for event in told if not event.text] == [
+        event.kind
+        for event in streamed_events
+        if not event.text and not event.channel.startswith("other.")
+    ]
+
+
+@pytest.mark.requirement("responses:stream")
+def test_a_text_is_told_in_parts_and_a_response_without_an_id_gets_one() -> None:
+    body = json.dumps({**response(message("word " * 100)), "id": ""}, indent=1).encode()
+    opening, *told, end = tell(body, REQUEST)
+    assert len([event for event in told if event.text]) > 5
+    assert opening.data["id"] == end.data["id"]
+    assert bytes(end.data["id"]).startswith(b'"resp_')
