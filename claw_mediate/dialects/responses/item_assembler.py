@@ -127,6 +127,10 @@ class ItemAssembler(StreamedItem):
             if is_new and form.suffix != "added":
                 yield self._begin_part(form, name, index)
 
+        ended_by = channel if is_closing(channel) else f"{channel}.done"
+        if self.has_told(ended_by):
+            raise UnreadableResponseError("a text of the provider's stream goes on behind its end")
+
         if form.text == "delta":
             text = read_text(members.pop("delta", NULL))
             if text:

@@ -86,8 +86,9 @@ class _ShownItem:
             places = {place: event.data[place] for place in _PLACES if place in event.data}
             logprobs: _Members = {"logprobs": []} if name == _OUTPUT_TEXT else {}
             self._beat = {"type": name, "delta": "", **logprobs, **places}
-        elif event.channel.startswith("other."):
-            self._beat = {**event.data, "type": name}
+        elif event.channel.startswith("other.") and event.data.keys() == {"type"}:
+            # With other members it would say something again: a part of an image, say.
+            self._beat = {"type": name}
 
         self._shown.note(event)
         if self._shown.done is not None:

@@ -136,6 +136,14 @@ def test_text_a_managed_call_and_text_are_one_answer_under_the_first_id() -> Non
 
 
 @pytest.mark.requirement("live:responses-lifecycle")
+def test_what_stands_behind_a_managed_call_is_dropped_with_its_round() -> None:
+    hidden = streamed(message("Look. ", "msg_a"), MANAGED, message("Then buy.", "msg_b"))
+    stream = write(writer(), hidden, streamed(message("Done.", "msg_c")))
+    assert final_response(stream).output_text == "Look. Done."
+    assert b"msg_b" not in stream
+
+
+@pytest.mark.requirement("live:responses-lifecycle")
 def test_a_reply_that_shows_nothing_gives_the_stream_no_id() -> None:
     made = writer()
     stream = write(made, streamed(MANAGED, id="resp_A"), streamed(message("Hi."), id="resp_B"))
@@ -280,6 +288,21 @@ def test_a_beat_where_nothing_is_open_holds_all_that_was_shown(item: Body) -> No
                 if each["type"] == "response.output_item.added"
             ]
         assert ends(made, stream, told[shown:])["output"] == [message("One.", "msg_0"), item]
+
+
+@pytest.mark.requirement("live:responses-beat")
+def test_a_beat_shows_no_part_of_an_image_again() -> None:
+    image = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "eA=="}
+    told = streamed(image)
+    partial = ReplyEvent(
+        "content",
+        0,
+        {"type": "response.image_generation_call.partial_image", "partial_image_b64": "eA=="},
+        "other.response.image_generation_call.partial_image",
+    )
+    event, _, _ = beat_behind(*told[:2], partial)
+    assert event["type"] == "response.in_progress"
+    assert [item["id"] for item in event["response"]["output"]] == ["ig_1"]
 
 
 @pytest.mark.requirement("live:responses-beat")
