@@ -127,7 +127,7 @@ def _uses_functions(view: _Request) -> bool:
 
 
 def _buffered_reason(view: _Request) -> BufferedReason | None:
-    """Return the reason why a stream can't be told while it comes (docs/spec/live.md section 1)."""
+    """Return the reason why a stream can't be told while it comes."""
     form = view.response_format
     if isinstance(form, dict) and form.get("type") in _STRUCTURED:
         return "structured_output"

@@ -1,4 +1,4 @@
-"""The writer of a runner's stream of chat completion chunks (docs/spec/live.md section 4).
+"""The writer of a runner's stream of chat completion chunks (docs/spec/mediation.md section 6).
 
     what counts over the stream  rule
     ───────────────────────────  ─────────────────────────────────────────────────────────────────
