@@ -39,6 +39,8 @@ class SplitRules(NamedTuple):
 
     Returns each message that changes, by its index; b"" if nothing is left of it.
     """
+    signatures: Callable[[bytes], Sequence[str]]
+    """Returns what tells the reasoning of a reply (``ModelResponse.message``); () for none."""
     joins_text: bool = False
     """True if an answer has one text, with line breaks of the proxy's between rounds."""
 

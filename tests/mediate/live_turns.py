@@ -113,11 +113,6 @@ class Chat:
             message["reasoning_content"] = said.thought
         return [message] if said.text.strip() else []
 
-    def signatures(self, said: Said, number: int) -> list[str]:
-        """Return what makes the reasoning of a reply known, where it is signed."""
-        del said, number
-        return []
-
 
 class Anthropic(Chat):
     """Anthropic messages."""
@@ -165,10 +160,6 @@ class Anthropic(Chat):
     def last(self, said: Said) -> list[Any]:
         blocks = self._blocks(said)
         return [{"role": "assistant", "content": blocks}] if blocks else []
-
-    def signatures(self, said: Said, number: int) -> list[str]:
-        del number
-        return [f"S:{said.thought}"] if said.thought else []
 
 
 class Responses(Chat):
@@ -221,13 +212,6 @@ class Responses(Chat):
     def answer(self, saids: Sequence[Said], prefill: str = "") -> list[Any]:
         del prefill
         return [item for number, said in enumerate(saids, 1) for item in self._items(said, number)]
-
-    def signatures(self, said: Said, number: int) -> list[str]:
-        return (
-            [f"rs_{self.mark}{number}", f"E:{self.mark}{number}:{said.thought}"]
-            if said.thought
-            else []
-        )
 
 
 @dataclass
@@ -308,7 +292,7 @@ def play(wire: Chat, rounds: Sequence[Said], last: Said, prefill: str = "") -> P
                 stored,
                 said.thought if wire.dialect is OPENAI_CHAT else "",
                 pieces=1 if said.text else 0,
-                signatures=wire.signatures(said, number),
+                signatures=dialect.split_rules.signatures(response.message),
             )
         )
 

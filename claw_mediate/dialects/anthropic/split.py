@@ -29,7 +29,7 @@ from claw_mediate.core.shown import (
 )
 from claw_mediate.core.split import SplitRules
 from claw_mediate.core.weave import Replace, Weaves, join_messages
-from claw_mediate.dialects.anthropic.request import read_block
+from claw_mediate.dialects.anthropic.request import read_block, signatures
 from claw_mediate.dialects.base import ReplayRules
 from claw_mediate.dialects.bodies import decode_or_none, encode
 from claw_mediate.dialects.members import split_array, split_object, string_member
@@ -238,4 +238,9 @@ class ThinkingRules(ReplayRules):
         return is_about_blocks and any(words in message for words in _REFUSALS)
 
 
-SPLIT_RULES: Final = SplitRules(split, without_text, leave_out)
+def read_signatures(blocks: bytes) -> Sequence[str]:
+    """Return what tells the thinking of a reply: signatures, and the data of what is redacted."""
+    return signatures([read_block.decode(block) for block in split_array(blocks)])
+
+
+SPLIT_RULES: Final = SplitRules(split, without_text, leave_out, read_signatures)

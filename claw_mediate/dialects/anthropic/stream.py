@@ -35,21 +35,30 @@ from claw_mediate.dialects.streams import OwnOpening
 _PING: Final = sse.event(b'{"type":"ping"}', "ping")
 _FINAL_MEMBERS: Final = ("stop_reason", "stop_sequence")
 _LATE_MEMBERS: Final = ("stop_details", "container")
-"""Members that a stream tells at its end, but a message that is told of its body at its start, too.
+"""Further members of ``message_delta.delta``."""
 
-SDKs that are told the same twice are told nothing new; a later reply's start is not written.
-"""
+_START_MEMBERS: Final = frozenset({"id", "type", "role", "model", "content", "usage", "delta"})
+"""The members of a message that its end does not tell, and the name of the end's own object."""
 
 _NO_COUNTS: Final = {"input_tokens": 0, "output_tokens": 0}
 
 
 def tell(body: bytes, _request: RunnerRequest) -> Iterator[ReplyEvent]:
-    """Yield the events of a message that ``read_response`` has read."""
+    """Yield the events of a message that ``read_response`` has read.
+
+    A body does not say which of its members come at the end of a stream, as ``context_management``
+    does. So the opening and the end tell both of them, and the writer leaves out what it has said.
+    """
     message = split_object(without_line_breaks(body))
     usage = _with_counts(message.get("usage"))
     final = {name: message.pop(name, b"null") for name in _FINAL_MEMBERS}
     final |= {name: message[name] for name in _LATE_MEMBERS if name in message}
     content = split_array(message.pop("content"))
+    late = {
+        name: raw
+        for name, raw in message.items()
+        if name not in _START_MEMBERS and name not in _LATE_MEMBERS
+    }
 
     opening: dict[str, Any] = {**as_raw(message)}
     if "usage" in opening:
@@ -61,7 +70,12 @@ def tell(body: bytes, _request: RunnerRequest) -> Iterator[ReplyEvent]:
         yield from start_events(block, piece)
         yield stop_event(block_kind(string_member(block, "type") or ""), piece)
 
-    message_delta = {"type": "message_delta", "delta": as_raw(final), "usage": usage}
+    message_delta = {
+        "type": "message_delta",
+        "delta": as_raw(final),
+        "usage": usage,
+        **as_raw(late),
+    }
     yield ReplyEvent("end", 0, message_delta, "delta")
     yield ReplyEvent("end", 0, {"type": "message_stop"}, "stop")
 
@@ -162,12 +176,17 @@ class MessageWriter:
             return _write_event(data)
 
         delta = {**dict.fromkeys(_FINAL_MEMBERS), **data["delta"]}
-        for name in _LATE_MEMBERS:
-            if name in delta and name in self._opening:
-                said = msgspec.json.encode(self._opening[name])
-                if said == msgspec.json.encode(delta[name]):
-                    del delta[name]
-        return _write_event({**data, "delta": delta, "usage": _with_counts(data.get("usage"))})
+        end = {**data, "delta": delta, "usage": _with_counts(data.get("usage"))}
+        for members in (delta, end):
+            for name in [name for name in members if self._has_said(name, members[name])]:
+                del members[name]
+        return _write_event(end)
+
+    def _has_said(self, name: str, value: Any) -> bool:
+        """Return True if the start of this message, told of the same reply, has this member."""
+        if name in _FINAL_MEMBERS or name in _START_MEMBERS or name not in self._opening:
+            return False
+        return msgspec.json.encode(self._opening[name]) == msgspec.json.encode(value)
 
 
 def stream(

@@ -175,4 +175,10 @@ def leave_out(items: Sequence[bytes], index: int, digests: Collection[str]) -> M
     return changes
 
 
-SPLIT_RULES: Final = SplitRules(split, without_text, leave_out)
+def read_signatures(items: bytes) -> Sequence[str]:
+    """Return what tells the reasoning of a reply: ids and encrypted contents."""
+    views = map(read_item, split_items(items))
+    return [each for view in views for each in signatures(view)]
+
+
+SPLIT_RULES: Final = SplitRules(split, without_text, leave_out, read_signatures)

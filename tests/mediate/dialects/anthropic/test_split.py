@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from claw_mediate.core.shown import signature_digest
 from claw_mediate.dialects.anthropic.split import SPLIT_RULES
 from tests.mediate.live_turns import Anthropic, Played, Said, dump, play
 
@@ -226,3 +227,21 @@ def test_an_error_about_thinking_that_came_back_is_known(message: str, is_refuse
     error = {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
     assert WIRE.dialect.replay_rules.refuses_reasoning(dump(error)) is is_refused
     assert not WIRE.dialect.replay_rules.refuses_reasoning(b"<html>")
+
+
+@pytest.mark.requirement("live:continuity-split", "live:continuity-hides")
+def test_thinking_that_was_redacted_is_known_by_its_data() -> None:
+    redacted = {"type": "redacted_thinking", "data": "D"}
+    unsigned = {"type": "thinking", "thinking": "?"}
+    assert SPLIT_RULES.signatures(dump([redacted, unsigned, {"type": "text", "text": "x"}])) == [
+        "D"
+    ]
+
+    played = play(WIRE, [TWO[0]], LAST)
+    first = replace(played.record.shown[0], signed=(signature_digest("D"),))
+    record = replace(played.record, shown=(first,))
+    (answer,) = WIRE.answer([Said(TWO[0].text), LAST])
+    answer["content"].insert(1, redacted)
+    split = SPLIT_RULES.split([dump(answer)], record)
+    assert split is not None
+    assert json.loads(split[0].rest) == WIRE.last(LAST)[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import anthropic
@@ -13,17 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from claw_mediate.core.reply_events import ReplyEvent
-from claw_mediate.dialects.anthropic import DIALECT as ANTHROPIC_MESSAGES
-from claw_mediate.dialects.anthropic.assemble import MessageAssembler
-from claw_mediate.dialects.anthropic.stream import MessageWriter, tell
-from claw_mediate.dialects.streams import OwnOpening
+from claw_mediate.dialects.anthropic.stream import MessageWriter
 from tests.mediate.anthropic_sdk import final
-from tests.mediate.cut_message import Event, cut_events, read_events, write_events
+from tests.mediate.cut_message import Event, cut_events, read_events
+from tests.mediate.live_message import ASKED, OWN, encoded, fed, live, shown, told
 from tests.wires import anthropic as wire
 from tests.wires.anthropic import message
 
-ASKED = ANTHROPIC_MESSAGES.read_request(b'{"messages":[],"stream":true}')
-OWN = OwnOpening("msg_own", "model-own", 0)
 CITATION = {"type": "char_location", "cited_text": "c", "document_index": 0}
 RESULT = {"type": "web_search_result", "url": "http://u", "title": "t", "encrypted_content": "E"}
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=99)
@@ -50,58 +46,6 @@ CALLS = st.lists(
     max_size=2,
 )
 REPLIES = st.tuples(st.lists(FLOWS, max_size=3), CALLS).map(lambda both: [*both[0], *both[1]])
-
-
-def encoded(said: Event) -> bytes:
-    return json.dumps(said).encode()
-
-
-def told(said: Event) -> list[ReplyEvent]:
-    return [*tell(encoded(said), ASKED)]
-
-
-def fed(events: Sequence[Event]) -> list[ReplyEvent]:
-    assembler = MessageAssembler()
-    found: list[ReplyEvent] = []
-    for event in read_events(write_events(events)):
-        found += assembler.feed(event)
-    return found
-
-
-def live(*hidden: Iterable[ReplyEvent], last: Iterable[ReplyEvent]) -> tuple[MessageWriter, bytes]:
-    """Return a stream as a live turn writes it.
-
-    Of hidden replies it has what comes before their first call. Blocks are closed right before the
-    next block.
-    """
-    writer = MessageWriter(ASKED, OWN)
-    stream = b""
-    closings: list[ReplyEvent] = []
-
-    for reply in (*hidden, last):
-        is_first_event = True
-        for event in reply:
-            if reply is not last and event.kind in {"call", "end"}:
-                break
-            if event.kind == "closing":
-                closings.append(event)
-                continue
-
-            if event.channel == "start" or event.kind == "end":
-                stream += b"".join(map(writer.write, closings))
-                closings = []
-            if is_first_event:
-                if event.kind == "opening" and writer.id:
-                    continue
-                writer.begin_reply()
-                is_first_event = False
-            stream += writer.write(event)
-    return writer, stream
-
-
-def shown(*hidden: Sequence[Event], last: Sequence[Event]) -> list[Event]:
-    before = [block for blocks in hidden for block in blocks if block["type"] != "tool_use"]
-    return [*before, *last]
 
 
 def outline(events: Iterable[ReplyEvent]) -> dict[tuple[int, str], tuple[str, str, int]]:
@@ -207,6 +151,23 @@ def test_a_container_that_is_known_at_the_end_only_is_told_there() -> None:
     got = final(stream).container
     assert got is not None
     assert got.id == "c"
+
+
+@pytest.mark.requirement("live:anthropic-last-reply")
+def test_what_came_behind_the_opening_is_told_at_the_end() -> None:
+    writer = MessageWriter(ASKED, OWN)
+    start = {"type": "message_start", "message": {**message(), "x_start": 1}}
+    shown_opening, *_ = fed([start])
+    assert b'"x_start":1' in writer.write(shown_opening)
+
+    edits = {"applied_edits": []}
+    said = message(x_start=1, context_management=edits, container={"id": "c"})
+    *_, end, _ = told(said)
+    (written,) = read_events(writer.write(end))
+    data = json.loads(written.data)
+    assert data["context_management"] == edits
+    assert data["delta"]["container"] == {"id": "c"}
+    assert "x_start" not in data
 
 
 @pytest.mark.requirement("live:anthropic-end")
