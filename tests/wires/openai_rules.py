@@ -12,7 +12,6 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def check(request: Body, replies: Mapping[str, bytes]) -> None:
-    assert request.get("stream", False) is False
     assert "stream_options" not in request
     _check_tools(request)
     open_calls: list[str] = []

@@ -30,4 +30,6 @@ DIALECT: Final = Dialect(
     tell=stream.tell,
     writer=ChatWriter,
     assembler=ChatAssembler,
+    without_stream_usage=request.without_stream_usage,
+    refuses_stream_usage=request.refuses_stream_usage,
 )

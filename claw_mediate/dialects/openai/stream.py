@@ -93,10 +93,8 @@ def _response_id(response: Members, body: bytes) -> bytes:
 
 def _first_delta(message: Members) -> dict[str, Any]:
     """Return the delta that opens a message: its role, and all that is not told in parts."""
-    sent_later = {
-        *_CALLS,
-        *(name for name in (*_TEXTS, *REASONING) if string_member(message, name)),
-    }
+    texts = [name for name in (*_TEXTS, *REASONING) if string_member(message, name)]
+    sent_later = {*_CALLS, *texts}
     first: dict[str, Any] = {
         name: msgspec.Raw(value) for name, value in message.items() if name not in sent_later
     }

@@ -1,4 +1,4 @@
-"""The writer of a runner's stream of chat completion chunks (docs/spec/live.md section 4).
+"""The writer of a runner's stream of chat completion chunks (docs/spec/mediation.md section 6).
 
     what counts over the stream  rule
     ───────────────────────────  ─────────────────────────────────────────────────────────────────
@@ -86,7 +86,7 @@ class ChatWriter:
 
     @property
     def id(self) -> str:
-        return "" if self._frame is None else _text(self._frame["id"])
+        return "" if self._frame is None else _text(self._frame["id"]) or ""
 
     def begin_reply(self) -> None:
         """Note that the next events are those of another reply (``streams.StreamWriter``)."""
@@ -180,10 +180,10 @@ class ChatWriter:
 
         # An id that a keepalive has shown stays.
         response: dict[str, Any] = {**first.members, **self._shown_once()}
-        if not _text(response.get("id")):
+        if _text(response.get("id")) is None:
             response["id"] = self._own.id
         response |= _OBJECT
-        self._set_frame(response)
+        self._set_frame({name: response[name] for name in _FRAME if name in response})
         return self._chunk(first.piece, first.delta, head=_chunk_head(response))
 
     def _shown_once(self) -> dict[str, Any]:
@@ -191,7 +191,7 @@ class ChatWriter:
         return {name: frame[name] for name in _SHOWN_ONCE if name in frame}
 
     def _set_frame(self, response: _Members) -> None:
-        self._frame = {name: response[name] for name in _FRAME if name in response}
+        self._frame = {name: value for name, value in response.items() if name in _FRAME}
         self._head = _chunk_head(self._frame)
 
     def _delta(self, event: ReplyEvent) -> _Members:
@@ -254,8 +254,9 @@ class ChatWriter:
         if event.piece == 0 and "logprobs" in choice:
             self._logprobs.add(msgspec.json.encode(choice["logprobs"]))
 
+        frame = self._frame or {}
         others = event.data.get("chunk")
-        head = _chunk_head({**others, **(self._frame or {})}) if others else b""
+        head = _chunk_head(frame | others | frame) if others else b""
         return self._chunk(event.piece, delta, choice, head)
 
     def _chunk(
@@ -263,8 +264,7 @@ class ChatWriter:
     ) -> bytes:
         """Return a chunk. ``choice``: more members of its choice."""
         if self._frame is None:
-            own = self._own
-            self._set_frame({"id": own.id, "created": own.created, "model": own.model, **_OBJECT})
+            self._set_frame({**msgspec.structs.asdict(self._own), **_OBJECT})
 
         made = {**choice, "index": piece, "delta": delta, "finish_reason": None}
         return self._event(head or self._head, made)
@@ -278,8 +278,8 @@ def _chunk_head(members: _Members) -> bytes:
     return msgspec.json.encode(members)[:-1] + b',"choices":['
 
 
-def _text(value: object) -> str:
-    """Return a member's text, raw or not; "" if it is none."""
+def _text(value: object) -> str | None:
+    """Return a member's text, raw or not; None if it is none."""
     if isinstance(value, msgspec.Raw):
-        return _string_decoder.decode(value) if bytes(value)[:1] == b'"' else ""
-    return value if isinstance(value, str) else ""
+        return _string_decoder.decode(value) if bytes(value)[:1] == b'"' else None
+    return value if isinstance(value, str) else None
