@@ -7,7 +7,7 @@ object for each of a hundred thousand deltas. A runner that is behind gets longe
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -79,6 +79,14 @@ _EVENT_SIZE: Final = 256
 """Bytes that an event without text counts for: about what its members take."""
 
 
+class ShownWords(NamedTuple):
+    """What one reply has shown, in words."""
+
+    text: str = ""  # What a person reads
+    reasoning: str = ""
+    pieces: int = 0  # Choices, blocks or items, without those of reasoning
+
+
 class ShownLog:
     """What was shown, by all replies of a turn."""
 
@@ -106,6 +114,22 @@ class ShownLog:
         else:
             self._entries.append(ShownText(event))
 
+    def words(self, start: int) -> ShownWords:
+        """Return what the reply has shown that begins with the entry ``start`` (``len``)."""
+        text: list[str] = []
+        reasoning: list[str] = []
+        pieces: set[int] = set()
+        for event in self._unread(Cursor(entry=start)):
+            if isinstance(event, NextReply):
+                continue
+            if event.kind == "reasoning":
+                reasoning.append(event.text)
+            elif event.kind == "content":
+                pieces.add(event.piece)
+                if is_visible(event.channel):
+                    text.append(event.text)
+        return ShownWords("".join(text), "".join(reasoning), len(pieces))
+
     def read(self, cursor: Cursor) -> Iterator[ReplyEvent | NextReply]:
         """Yield what came since the cursor's place, and move it.
 
@@ -132,6 +156,11 @@ class ShownLog:
             cursor.character = 0
             if not isinstance(entry, ShownText):
                 yield entry
+
+
+def is_visible(channel: str) -> bool:
+    """Return whether the texts of a channel are what a person reads of an answer."""
+    return channel in {"content", "text"} or channel.endswith(".text")
 
 
 def _size_of(event: ReplyEvent) -> int:

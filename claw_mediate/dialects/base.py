@@ -9,7 +9,6 @@ import msgspec
 from claw_contract.base import JsonObject
 from claw_mediate.core.continuity import Evidence
 from claw_mediate.core.json_pieces import join_pieces
-from claw_mediate.core.live import Reasoning
 from claw_mediate.core.object_ids import AnswerShape
 from claw_mediate.core.reply_events import ReplyEvent
 from claw_mediate.core.session_id import NO_HINTS, SessionHints
@@ -268,10 +267,6 @@ class ResponseAnchor(Protocol):
         """Return the anchor by which this response's hidden rounds are found again."""
 
 
-def _flows(_request: RunnerRequest) -> Reasoning:
-    return "flows"
-
-
 def _leave_as_it_is(body: bytes) -> bytes:
     return body
 
@@ -327,8 +322,6 @@ class Dialect:
     """Returns the writer of a new stream."""
     assembler: Callable[[], Assembler]
     """Returns what puts a provider's stream together."""
-    reasoning_of: Callable[[RunnerRequest], Reasoning] = _flows
-    """Returns whether a reply's reasoning may be shown before more of the reply has come."""
 
     without_stream_usage: Callable[[bytes], bytes] = _leave_as_it_is
     """Returns a request for a stream that does not ask for its usage."""

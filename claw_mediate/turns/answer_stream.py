@@ -24,7 +24,7 @@ from claw_contract.redaction.window import TextWindow
 from claw_mediate.core.http import KeepaliveChunk
 from claw_mediate.core.live import Reasoning, ReplyGate, until_first_call
 from claw_mediate.core.reply_events import EventKind, ReplyEvent
-from claw_mediate.core.shown_log import Cursor, NextReply, ShownLog
+from claw_mediate.core.shown_log import Cursor, NextReply, ShownLog, ShownWords
 from claw_mediate.core.types import Round
 from claw_mediate.dialects.base import Dialect, RunnerRequest
 from claw_mediate.dialects.streams import Assembler, Keepalive, OwnOpening, StreamWriter
@@ -44,7 +44,7 @@ class StreamForm(NamedTuple):
 
     @property
     def reasoning(self) -> Reasoning:
-        return self.dialect.reasoning_of(self.view)
+        return "flows" if self.view.reasoning_flows else "waits"
 
     def assembler(self) -> Assembler:
         return self.dialect.assembler()
@@ -57,14 +57,6 @@ class StreamForm(NamedTuple):
 
     def writer(self) -> StreamWriter:
         return self.dialect.writer(self.view, self.own)
-
-
-class ShownReply(NamedTuple):
-    """What a runner was shown of one hidden round."""
-
-    round: int
-    characters: int
-    pieces: int
 
 
 class _Channel(NamedTuple):
@@ -103,11 +95,13 @@ class AnswerStream:
         self._held_since: float | None = None
         self._gate = self._new_gate()
         self._is_marked = False  # True if the log knows that this reply began
+        self._reply_start = 0  # The place of that in the log
         self._ends: list[ReplyEvent] = []
         self._last_kind: EventKind = "opening"
         self._opening_id = ""  # Of the reply that was shown first
-        self.shown_replies: list[ShownReply] = []
-        """What was shown of hidden rounds."""
+        self.shown_rounds: dict[int, ShownWords] = {}
+        """What was shown of each hidden round that showed something, by its number."""
+        self._characters: dict[int, int] = {}  # The same in characters, for the figures
         self._held_seconds = 0.0  # From the first call of each reply to its verdict
         self._asked_at: float | None = None  # Of the first model call
         self._upstream_seconds: float | None = None  # From it to its first content
@@ -178,11 +172,16 @@ class AnswerStream:
             self.wake()
 
     def _pass(self, event: ReplyEvent) -> None:
-        for passing in self._gate.let_pass([event]):
-            if passing.text:
-                self._add_text(passing)
+        passing = self._gate.let_pass([event])
+        # Reasoning that ends right before other reasoning has led to nothing that is shown.
+        leads_on = not passing or passing[-1].kind != "reasoning"
+        for each in passing:
+            if each.text:
+                self._add_text(each)
+            elif each.kind == "closing" and not leads_on:
+                self._add(self._redact(self._form.unseal(each)))
             else:
-                self._add(self._redact(passing))
+                self._add(self._redact(each))
 
     def _add_text(self, event: ReplyEvent) -> None:
         place = event.piece, event.channel
@@ -216,6 +215,7 @@ class AnswerStream:
         if not self._is_marked:
             self._is_marked = True
             self._add_open_closings()
+            self._reply_start = len(self._log)
             if self.has_shown_anything:
                 self._log.begin_reply()
 
@@ -258,8 +258,8 @@ class AnswerStream:
                 continue
 
             gate = self._gate
-            shown = ShownReply(past.number, gate.shown_characters, len(gate.shown_pieces))
-            self.shown_replies.append(shown)
+            self.shown_rounds[past.number] = self._log.words(self._reply_start)
+            self._characters[past.number] = gate.shown_characters
             told = self._form.tell(past.response.body)
             # What they end has led to nothing that is shown.
             self._open_closings = [*map(self._form.unseal, gate.open_closings(told))]
@@ -294,9 +294,17 @@ class AnswerStream:
             self._log.add(event)
         self.wake()
 
+    def shown_text(self) -> str:
+        """Return the text of all that was shown, over all replies."""
+        return self._log.words(0).text
+
+    def last_words(self) -> ShownWords:
+        """Return what was shown of the last reply."""
+        return self._log.words(self._reply_start) if self._is_marked else ShownWords()
+
     def answer(self, body: bytes) -> bytes:
         """Return the answer with all that was shown: the body itself if one reply showed it all."""
-        if not self.shown_replies:
+        if not self.shown_rounds:
             return body
 
         writer = self._new_writer()
@@ -321,7 +329,7 @@ class AnswerStream:
         if not self._form.view.is_live:
             return StreamFigures("buffered")
 
-        shown = {each.round: each.characters for each in self.shown_replies}
+        shown = {**self._characters}
         last = max((self._rounds + 1, *shown))
         shown[last] = shown.get(last, 0) + self._gate.shown_characters
         return StreamFigures(

@@ -7,7 +7,7 @@ result is returned; a turn that fails or is left by its runner is recorded with 
 import asyncio
 import re
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,15 @@ from claw_contract.history import UsageRecord
 from claw_mediate.core import tool_result
 from claw_mediate.core.continuity import EMPTY_TEXT_KEY
 from claw_mediate.core.http import GONE, RETRY_AFTER, STOPPING, build_error_body
+from claw_mediate.core.shown import (
+    PREFILL,
+    LiveRecord,
+    RoundText,
+    answer_anchor_of_shown,
+    describe_rounds,
+    failed_anchor_of_shown,
+)
+from claw_mediate.core.shown_log import ShownWords
 from claw_mediate.core.turn import turn
 from claw_mediate.core.types import (
     Deliver,
@@ -199,7 +208,7 @@ class RunningTurn:
             self.stream.release(body, terminal=outcome.terminal)
             body = self.stream.answer(body)
 
-        anchor = await self._remember(outcome)
+        anchor = await self._remember(outcome, body)
         await self._settle(outcome, marks_of([anchor]))
         kept = describe_delivered(context, outcome, anchor, body)
         if kept is not None:
@@ -276,27 +285,65 @@ class RunningTurn:
         if any(map(_could_leave, outcome.rounds)):
             self._recorder.log_intervention(self.context, "conversation_keeps_rounds")
 
-    async def _remember(self, outcome: Deliver) -> Anchor:
-        """Store the hidden rounds of an answer; return the anchor by which they are found again."""
-        context = self.context
-        hidden = context.dialect.write_hidden_rounds(outcome.rounds, replayed=True)
-        for loss in context.dialect.replay_rules.find_losses(outcome.rounds, replayed=True):
+    async def _remember(self, outcome: Deliver, answer: bytes) -> Anchor:
+        """Store the hidden rounds of an answer; return the anchor by which they are found again.
+
+        ``answer``: the body that the runner has.
+        """
+        context, dialect = self.context, self.context.dialect
+        for loss in dialect.replay_rules.find_losses(outcome.rounds, replayed=True):
             self._recorder.log_intervention(context, loss)
 
-        anchor = context.dialect.response_anchor(
-            outcome.response, context.view, terminal=outcome.terminal
-        )
-        await self._continuity.remember(context, anchor, hidden)
+        anchor = dialect.response_anchor(outcome.response, context.view, terminal=outcome.terminal)
+        if self.stream is None or not self.stream.shown_rounds:
+            hidden = dialect.write_hidden_rounds(outcome.rounds, replayed=True)
+            await self._continuity.remember(context, anchor, hidden)
+            return anchor
+
+        shown = dialect.read_response(answer, context.catalog)
+        whole = dialect.response_anchor(shown, context.view, terminal=False)
+        record = self._describe_shown(outcome.rounds, self.stream)
+        anchor = answer_anchor_of_shown(whole, anchor)
+        await self._continuity.remember_live(context, anchor, record)
         return anchor
+
+    def _describe_shown(self, rounds: Sequence[Round], stream: AnswerStream) -> LiveRecord:
+        """Return the record of a turn that has shown something of its hidden rounds."""
+        dialect, prefill = self.context.dialect, self.context.view.prefill_text
+        rules = dialect.split_rules
+        texts = [RoundText(PREFILL, prefill)] if prefill else []
+
+        for past in rounds:
+            words = stream.shown_rounds.get(past.number, ShownWords())
+            hidden = dialect.write_hidden_rounds([past], replayed=True)
+            text = RoundText(
+                past.number,
+                words.text,
+                hidden,
+                words.reasoning if rules.joins_text else "",
+                words.pieces,
+                rules.signatures(past.response.message),
+            )
+            texts.append(text)
+
+        return describe_rounds(texts, stream.last_words().text, is_joined=rules.joins_text)
 
     async def _remember_unanswered(self, outcome: Refuse) -> None:
         """Store what a failed turn did, in the place of its answer.
 
-        The runner may go on after it.
+        The runner may go on after it, or after what it was shown of it.
         """
-        context = self.context
+        context, stream = self.context, self.stream
+        before = context.view.evidence.before
+        if stream is not None and stream.has_shown_anything:
+            stream.drop(outcome.rounds)
+            anchor = failed_anchor_of_shown(stream.shown_text(), before)
+            record = self._describe_shown(outcome.rounds, stream)
+            await self._continuity.remember_live(context, anchor, record)
+            return
+
         hidden = context.dialect.write_hidden_rounds(outcome.rounds, replayed=True)
-        anchor = Anchor(EMPTY_TEXT_KEY, context.view.evidence.before)
+        anchor = Anchor(EMPTY_TEXT_KEY, before)
         await self._continuity.remember(context, anchor, hidden)
 
     def _record(self, outcome: Outcome, result: TurnResult) -> None:

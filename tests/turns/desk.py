@@ -21,7 +21,7 @@ import pytest
 from claw_contract.history import HistoryEntry
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.agents.directory import Agent
-from claw_mediate.core.http import Forward, Request, RunnerResponse
+from claw_mediate.core.http import AnswerCutError, Forward, Request, RunnerResponse
 from claw_mediate.mediator import Mediator
 from claw_mediate.settings import Settings
 from claw_mediate.telemetry.event_log import EventLog
@@ -207,13 +207,28 @@ class Desk:
                 "the runner's request, as it is" if exchange.body is None else "edited",
             )
         else:
-            body = b"".join([chunk async for chunk in exchange.chunks])
+            body, is_cut = await self._take(exchange)
             if self.model.fault is not None:
                 raise self.model.fault
+            if is_cut:
+                self.raw = body
+                self.status = self.history()[-1]["status_code"]
+                self.draw("cllama → runner", f"cut: {self.logged_error()}")
+                return "\n" + "\n".join(self.lines) + "\n"
             if exchange.on_delivered is not None and self.listens:
                 await exchange.on_delivered()
             self._answered(exchange, body)
         return "\n" + "\n".join(self.lines) + "\n"
+
+    async def _take(self, exchange: RunnerResponse) -> tuple[bytes, bool]:
+        """Return all that the runner gets, and whether the answer was cut."""
+        chunks: list[bytes] = []
+        try:
+            async for chunk in exchange.chunks:
+                chunks += [chunk]
+        except AnswerCutError:
+            return b"".join(chunks), True
+        return b"".join(chunks), False
 
     def _answered(self, exchange: RunnerResponse, body: bytes) -> None:
         self.status, self.answered_with = exchange.status, dict(exchange.headers)

@@ -119,9 +119,13 @@ class Model:
         if not isinstance(answer, ProviderResponse) or answer.status != HTTPStatus.OK:
             return answer
 
+        try:
+            streamed = StreamedResponse(self.desk.wire.streamed(answer.body))
+        except (ValueError, LookupError, TypeError, AttributeError):
+            return answer  # No reply of a model: it comes as one body
+
         call.live.was_streamed = True
         call.live.on_head(answer.headers)
-        streamed = StreamedResponse(self.desk.wire.streamed(answer.body))
         body = await read_reply(streamed, call.live)  # type: ignore[arg-type]
         return replace(answer, body=body)
 

@@ -12,7 +12,8 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def check(request: Body, replies: Mapping[str, bytes]) -> None:
-    assert "stream_options" not in request
+    usage = {"include_usage": True}
+    assert request.get("stream_options") == (usage if request.get("stream") else None)
     _check_tools(request)
     open_calls: list[str] = []
     for message in request["messages"]:

@@ -2,24 +2,13 @@
 
 from typing import Final
 
-from claw_mediate.core.live import Reasoning
 from claw_mediate.core.object_ids import RESPONSE_SHAPE
-from claw_mediate.dialects.base import Dialect, RunnerRequest
+from claw_mediate.dialects.base import Dialect
 from claw_mediate.dialects.openai.response import error_body
 from claw_mediate.dialects.responses import request, response, split, stream
 from claw_mediate.dialects.responses.assemble import ResponseAssembler
 from claw_mediate.dialects.responses.reasoning import ReasoningRules
 from claw_mediate.dialects.responses.writer import ResponseWriter
-
-
-def _reasoning_of(request: RunnerRequest) -> Reasoning:
-    """Return whether reasoning may be shown at once (docs/spec/live-streaming.md section 14).
-
-    If the provider keeps the response, it refuses reasoning without what it led to.
-    """
-    is_kept = request.kept is None or request.kept.keeps_response
-    return "waits" if is_kept else "flows"
-
 
 DIALECT: Final = Dialect(
     name="openai-responses",
@@ -44,5 +33,4 @@ DIALECT: Final = Dialect(
     tell=stream.tell,
     writer=ResponseWriter,
     assembler=ResponseAssembler,
-    reasoning_of=_reasoning_of,
 )
