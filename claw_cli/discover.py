@@ -1,5 +1,6 @@
-"""``claw discover SERVICE``: ask an MCP server for its tools, and keep them as a snapshot
-(docs/spec/mcp.md "Discovery").
+"""``claw discover SERVICE``: ask an MCP server for its tools, and keep them as a snapshot.
+
+Specification: docs/spec/mcp.md "Discovery".
 
 Rules. A snapshot that differs is overwritten only with ``--update``. No credential is written or
 printed: if the server echoes one, it becomes dots.

@@ -1,5 +1,6 @@
-"""``claw plan [POD]``: show what a compile would change, and write nothing
-(docs/spec/compile.md "Verbs").
+"""``claw plan [POD]``: show what a compile would change, and write nothing.
+
+Specification: docs/spec/compile.md "Verbs".
 """
 
 import os

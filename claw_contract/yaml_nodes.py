@@ -1,5 +1,6 @@
-"""One meaning of YAML for all files that people write: pod files, and ``toolhost.yml``
-(docs/spec/compile.md "Diagnostics").
+"""One meaning of YAML for all files that people write: pod files, and ``toolhost.yml``.
+
+Specification: docs/spec/compile.md "Diagnostics".
 
 Rules. A plain scalar is what YAML 1.2's core schema says: ``on``, ``yes``, ``22:22``, ``1_000`` and
 ``2001-01-01`` are texts (YAML 1.1, as PyYAML reads it, would make them true, true, 1342, 1000 and a

@@ -1,5 +1,6 @@
-"""Discovery: one MCP server is asked who it is and which tools it has
-(docs/spec/mcp.md "Discovery").
+"""Discovery: one MCP server is asked who it is and which tools it has.
+
+Specification: docs/spec/mcp.md "Discovery".
 
 Rules. One time limit covers all of it. The server, or its session, is ended in every way out.
 """

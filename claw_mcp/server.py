@@ -1,5 +1,6 @@
-"""The server side of streamable HTTP, for both protocol eras and any HTTP library
-(docs/spec/mcp.md).
+"""The server side of streamable HTTP, for both protocol eras and any HTTP library.
+
+Specification: docs/spec/mcp.md.
 
 Rules. A request of a host or origin that is not allowed is refused before its body is read. A
 handshake session is found by its id and belongs to its principal. An answer is JSON; it is a stream

@@ -1,5 +1,6 @@
-"""``claw mcp-stdio``: one stdio MCP server, served as streamable HTTP
-(docs/spec/mcp.md "The stdio wrapper").
+"""``claw mcp-stdio``: one stdio MCP server, served as streamable HTTP.
+
+Specification: docs/spec/mcp.md "The stdio wrapper".
 """
 
 import asyncio

@@ -1,5 +1,6 @@
-"""Tools that come from elsewhere: an MCP server, or a third party's package; and all of these
-providers as one (docs/spec/tools-host.md "Providers").
+"""Tools that come from elsewhere: an MCP server, or a third party's package.
+
+``CompositeToolProvider`` is all of them as one. Specification: docs/spec/tools-host.md "Providers".
 
 Rules. A namespace is ``[a-z0-9][a-z0-9-]{0,31}``, and is taken once. It has no ``__``, so that a
 tool is ``{namespace}__{tool}`` to its callers, and the first ``__`` of a name ends the namespace. A

@@ -1,5 +1,6 @@
-"""The MCP server of the tools host: each principal sees and calls its own tools
-(docs/spec/tools-host.md).
+"""The MCP server of the tools host: each principal sees and calls its own tools.
+
+Specification: docs/spec/tools-host.md.
 
 Rules. A request may narrow what its principal sees by globs in ``_meta["claw/allowedTools"]``, for
 that request alone; only such a request sees internal tools. Each call that runs is one line of the

@@ -1,5 +1,6 @@
-"""``tools-host``: the settings of a tools host, in the pod file or in a file of its own
-(docs/spec/tools-host.md "In a pod").
+"""``tools-host``: the settings of a tools host, in the pod file or in a file of its own.
+
+Specification: docs/spec/tools-host.md "In a pod".
 
 Rules. The keys are those of ``toolhost.yml``, and so their shapes are made from its models
 (``claw_contract.toolhost_file``). The sections below ``tools:`` are written at the top here, beside

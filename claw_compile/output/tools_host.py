@@ -1,5 +1,6 @@
-"""A service with ``tools-host``: its ``toolhost.yml``, its principals' tokens, its container
-(docs/spec/tools-host.md).
+"""A service with ``tools-host``: its ``toolhost.yml``, its principals' tokens, its container.
+
+Specification: docs/spec/tools-host.md.
 
 Rules. Each agent that is granted a tool is a principal: its token is derived from the master
 secret, its globs are exactly its grants, its workspace is its own. What the user wrote of the

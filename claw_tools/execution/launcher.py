@@ -1,5 +1,6 @@
-"""The launcher: it forks a keeper for each call, and nothing else
-(docs/decisions/0034-a-launcher-that-forks.md).
+"""The launcher: it forks a keeper for each call, and nothing else.
+
+The reasons are in docs/decisions/0034-a-launcher-that-forks.md.
 
 ``main([LIMITS, FD])`` serves until the other end of the socket FD closes. It is a program of the
 standard library alone, and of one thread, so that a fork costs little and copies nothing secret:

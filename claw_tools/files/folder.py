@@ -1,5 +1,6 @@
-"""An open folder of a workspace, and how a file in it is replaced
-(docs/spec/tools-host.md "Files").
+"""An open folder of a workspace, and how a file in it is replaced.
+
+Specification: docs/spec/tools-host.md "Files".
 
 Rules. Everything in a folder is done by its descriptor, wherever its path leads meanwhile. A file
 is never written in place: the new content is on the disk before one rename puts it under the name,

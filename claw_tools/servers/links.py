@@ -1,5 +1,6 @@
-"""The links to MCP servers: to a command, which is a child on standard input and output, and to a
-URL.
+"""The links to MCP servers: to a command, or to a URL.
+
+A command runs as a child, on standard input and output.
 
 Rules. A child gets a minimal environment and what is declared for it, and nothing else of the
 host's. What it writes to standard error is in the log.
