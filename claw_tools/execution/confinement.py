@@ -201,10 +201,11 @@ def count_tasks() -> int:
 
 
 def find_breaches(outside: str, *, network: bool) -> Iterator[str]:
-    """Yield what is possible that must not be, and the reverse.
+    """Yield every forbidden act that is possible, and every needed act that is not.
 
-    ``outside`` is a directory that all may write, with a file ``secret`` that all may read. The
-    present directory is the workspace.
+    The process tries all of them on itself. So it must be confined already, and its current
+    directory must be the workspace. ``outside`` is a directory that everybody may write, with a
+    file ``secret`` that everybody may read: only the confinement protects them.
     """
     forbidden: dict[str, Callable[[], Any]] = {
         "read a file outside the workspace": lambda: os.open(f"{outside}/secret", os.O_RDONLY),
