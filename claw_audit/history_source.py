@@ -116,8 +116,9 @@ def read_turns(
             try:
                 turn = decode_turn(data, agent)
             except UnreadableLineError as error:
+                # The proxy may still be writing the last line of its newest file.
                 is_complete = file.is_rotated or data.endswith(b"\n")
-                if is_complete:  # else the proxy is still writing it
+                if is_complete:
                     skipped.add_line(str(file.path), line.number, line.offset, error)
                 continue
 

@@ -18,8 +18,9 @@ from yaml.reader import Reader
 from yaml.scanner import Scanner
 
 MAX_DIGITS: Final = 400
-"""A longer number stays a text: Python refuses to convert thousands of digits, and nobody means
-them.
+"""The most digits of a number. A longer one stays a text.
+
+Python refuses to convert thousands of digits, and nobody means them.
 """
 _INT = re.compile(r"[-+]?[0-9]+")
 _OCTAL = re.compile(r"0o[0-7]+")

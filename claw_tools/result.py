@@ -41,7 +41,7 @@ def fit(data: Any, limit: int) -> FittedResult:
     Raise ``ToolError`` for what is no JSON data.
     """
     try:
-        # It is read again, since a ``Raw`` may hold anything, and a ``Decimal`` be no number
+        # What was written is read again: a ``Raw`` may hold anything, and a ``Decimal`` may be NaN.
         content = bytes(_reader.decode(_encode(data)))
         if content[:1] != b"{":
             content = _encode({"result": msgspec.Raw(content)})
@@ -89,7 +89,8 @@ def _cut(content: bytes, limit: int) -> bytes:
             part, limit, lambda beginning: _encode({**rest, longest_name: beginning}), size_of
         )
 
-    # The other members are too long by themselves: the object is shown as text
+    # Without its longest member the object would still be too long, so its beginning is shown as
+    # text.
     text = content[:limit].decode(errors="ignore")
     return _fit_beginning(text, limit, lambda beginning: _encode({**marks, "beginning": beginning}))
 

@@ -315,6 +315,7 @@ def _build_file(members: shapes.Members) -> ToolsHost:
 
 
 TOOLHOST_FILE = shapes.Record((_HOST_SECTION, _TOOLS_SECTION), _build_file, "toolhost.yml")
-"""A whole ``toolhost.yml``, of which a pod takes the settings; principals and addresses are the
-compiler's.
+"""A whole ``toolhost.yml``.
+
+A pod takes only the settings from it: the compiler writes principals and addresses.
 """

@@ -260,7 +260,7 @@ def compose_host(service: ServiceSpec, body: MapNode, deployment: Deployment) ->
     mounts = [bind(f"./{RUNTIME}/{path}", target) for target, path in files.items()]
     body = extend_list(body, "volumes", mounts)
 
-    # The container is made anew when the content of a file changes
+    # The digest changes with the content of a file, and Compose then replaces the container.
     contents = {target: deployment.tree[path] for target, path in files.items()}
     labels = {
         "claw.pod": deployment.pod_name,

@@ -175,7 +175,7 @@ def _replace(tree: Tree, place: Path) -> None:
         for name in OURS - names:
             _remove(place / name)
     finally:
-        # It is the old tree after the exchange, or the unfinished new one.
+        # After the exchange, ``fresh`` is the old tree; after an error, the unfinished new one.
         if fresh.exists():
             shutil.rmtree(fresh)
 
@@ -184,7 +184,7 @@ def _link(place: Path, names: Iterable[str]) -> None:
     for name in names:
         link = place / name
         if not link.is_symlink():
-            # Earlier versions wrote the files themselves here.
+            # An earlier version of claw wrote a file here, and no link.
             _remove(link)
             link.symlink_to(Path(TREE, name))
 

@@ -234,8 +234,9 @@ class Folder:
 
 
 READING: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
-"""The flags to read a file: a pipe does not make the reader wait, and a terminal does not become
-the host's own.
+"""The flags to read a file.
+
+With them, a pipe does not make the reader wait, and a terminal does not become the host's own.
 """
 
 

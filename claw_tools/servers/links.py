@@ -180,7 +180,8 @@ class UrlLink:
         try:
             tools = await run.session.list_tools()
         except (RpcError, DiscoveryError):
-            # A session that works for calls is kept: calls that run in it need it
+            # If tools were listed in this session before, calls may be running in it. So it stays,
+            # unless the server has forgotten it.
             if run.channel.is_lost or not run.is_listed:
                 self._lose(run)
             raise
@@ -192,7 +193,8 @@ class UrlLink:
         with suppress(SessionLostError):
             return await self._call(params, headers)
 
-        # The server knew the session no more, and so did not process the call
+        # The server did not know the session any more, so it did not process the call: a second
+        # attempt can't run it twice.
         try:
             return await self._call(params, headers)
         except SessionLostError:

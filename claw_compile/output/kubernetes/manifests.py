@@ -105,8 +105,9 @@ _ORDER = (
     "PodDisruptionBudget",
     "HorizontalPodAutoscaler",
 )
-"""The order of kinds in the file, in which kubectl applies them: a pod starts when its Deployment
-is applied, and by then its Secrets and its policies must exist.
+"""The order of kinds in the file, which is the order in which kubectl applies them.
+
+A pod starts when its Deployment is applied, and by then its Secrets and its policies must exist.
 """
 
 type _SharedVolume = Literal["auth", "secrets", "ca"]
