@@ -180,14 +180,16 @@ def _equip(service: ServiceSpec, body: MapNode, resolved: ResolvedPod, lookup: L
     """Return the body of the service with our keys where the user has written none."""
     _, port = _address(service, lookup)
     check = ["CMD", "python", "-c", HEALTH.format(port=port)]
-    probe: dict[str, Data] = {"test": check, **_TIMES}
     ours: dict[str, Data] = {
         "read_only": True,
         "cap_drop": ["ALL"],
         "init": True,
         "restart": "unless-stopped",
-        "healthcheck": probe,
+        "healthcheck": {"test": check, **_TIMES},
     }
+
+    # Some of our keys depend on other keys of the user's: what builds needs no image, what is
+    # published needs no ``expose``, and what has a command of its own starts itself.
     if is_absent(body.value("build")):
         ours["image"] = IMAGE
     if is_absent(body.value("ports")):
@@ -199,6 +201,7 @@ def _equip(service: ServiceSpec, body: MapNode, resolved: ResolvedPod, lookup: L
     if is_absent(body.value("env_file")):
         names = sorted(set(_variables(service)))
         body = add_environment(body, {name: f"${{{name}}}" for name in names})
+
     body = extend_list(body, "tmpfs", ["/tmp:mode=1777,size=64m"])  # noqa: S108
     volume: Data = {"type": "volume", "source": volume_of(service), "target": WORKSPACES}
     return extend_list(body, "volumes", [volume])
@@ -210,19 +213,20 @@ def _variables(service: ServiceSpec) -> Iterator[str]:
     Compose fills them in, so that no value is in a file.
     """
     assert service.tools_host is not None
-    # Below ``exec`` no text is a template
+
+    # ``exec`` has lists of programs, whose texts are taken as they are.
     tools = service.tools_host.tools
-    waiting: list[Any] = [value for name, value in tools.items() if name != "exec"]
-    while waiting:
-        match waiting.pop():
+    values: list[Any] = [value for name, value in tools.items() if name != "exec"]
+    while values:
+        match values.pop():
             case str() as text:
                 yield from _REFERENCE.findall(text)
             case list() as items:
-                waiting += items
+                values += items
             case {"env": str(name), **rest} if not rest:
                 yield name
             case dict() as members:
-                waiting += members.values()
+                values += members.values()
 
 
 def _set_absent(body: MapNode, ours: Mapping[str, Data]) -> MapNode:
