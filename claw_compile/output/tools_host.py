@@ -180,12 +180,13 @@ def _equip(service: ServiceSpec, body: MapNode, resolved: ResolvedPod, lookup: L
     """Return the body of the service with our keys where the user has written none."""
     _, port = _address(service, lookup)
     check = ["CMD", "python", "-c", HEALTH.format(port=port)]
+    probe: dict[str, Data] = {"test": check, **_TIMES}
     ours: dict[str, Data] = {
         "read_only": True,
         "cap_drop": ["ALL"],
         "init": True,
         "restart": "unless-stopped",
-        "healthcheck": {"test": check, **_TIMES},
+        "healthcheck": probe,
     }
 
     # Some of our keys depend on other keys of the user's: what builds needs no image, what is
