@@ -483,8 +483,8 @@ def _decoded_levels(pieces: Iterable[bytes], overlap: int) -> Iterator[bytes]:
             yield with_end
             ends[level] = with_end[-overlap:]
 
-            # The match ends at the first escape that is not whole. One that the piece cuts is in the
-            # last bytes, and waits for the next piece; a malformed one is passed over.
+            # The match ends at the first escape that is not whole. One that the piece cuts, in its
+            # last bytes, waits for the next piece; a malformed one is passed over.
             escaped = cut_escapes[level] + text
             whole = _WHOLE_ESCAPES.match(escaped)
             assert whole is not None  # it also matches the empty string
