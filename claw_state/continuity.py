@@ -13,7 +13,7 @@ MAX_AGE_SECONDS = 7 * 24 * 3600.0
 MAX_BYTES = 8 * 1024 * 1024
 MAX_MARKS = 1024
 """Stored entries of an agent without hidden messages: the latest, and some more for a while."""
-MAX_NAMES = 32
+MAX_NAMES = 64
 ID_KIND = "item"  # The kind of a key that is the id of an item
 MAX_CANDIDATES = 64
 """The number of an agent's entries with equal anchors that are read: the latest."""

@@ -12,7 +12,7 @@ import base64
 import json
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
 from heapq import merge
 from sys import byteorder
@@ -104,6 +104,18 @@ class Redactor:
     def max_form_bytes(self) -> int:
         """Length of the longest form of a secret, in bytes."""
         return max((len(form) for search in self._searches for form in search.forms), default=0)
+
+    @property
+    def forms_by_start(self) -> Mapping[str, tuple[str, ...]]:
+        """The forms of all secrets by their first ``START_LENGTH`` characters."""
+        if len(self._searches) == 1:
+            return self._searches[0].by_start
+
+        merged: dict[str, tuple[str, ...]] = {}
+        for search in self._searches:
+            for start, forms in search.by_start.items():
+                merged[start] = merged.get(start, ()) + forms
+        return merged
 
     def text(self, text: str) -> str:
         data = text.encode(errors="surrogatepass")
@@ -290,11 +302,23 @@ class _FormSearch:
         short = tuple(form for form in self.forms if len(form) < _TAIL)
         return frozenset(blocks), short
 
+    @cached_property
+    def by_start(self) -> Mapping[str, tuple[str, ...]]:
+        """The forms by their first ``START_LENGTH`` characters."""
+        forms: dict[str, tuple[str, ...]] = {}
+        for form in self.forms:
+            text = form.decode(errors="surrogatepass")
+            start = text[:START_LENGTH]
+            forms[start] = (*forms.get(start, ()), text)
+        return forms
+
 
 type Spans = list[tuple[int, int]]
 
 MIN_REDACTED = 6
 """Shorter values are not replaced: they would blank out ordinary words and protect nothing."""
+START_LENGTH = 4
+"""Characters by which the beginning of a form is told from other text; each form has more."""
 _BLOCK = 8
 _TAIL = 2 * _BLOCK - 1
 _WINDOW = 4 << 20  # Bytes that are searched in one step

@@ -104,6 +104,8 @@ class Evidence(msgspec.Struct, frozen=True):
 
     Without an entry the message is a block of its own.
     """
+    signed: Mapping[int, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    """Index of a message or item of the model's → the digests of its signed reasoning."""
 
     def block(self, index: int) -> "MessageBlock":
         return self.blocks.get(index) or MessageBlock(index, index)

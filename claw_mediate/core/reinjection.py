@@ -24,6 +24,7 @@ import msgspec
 from claw_contract.base import JsonObject
 from claw_contract.log import MissedRounds, ReinjectedRounds
 from claw_mediate.core.continuity import Evidence, place_rounds
+from claw_mediate.core.shown import LiveRecord, digests_of_hides, is_live_key
 from claw_state.continuity import StoredRounds
 
 MAX_REINJECTED_BYTES = 256 * 1024  # For the hidden messages of one request
@@ -38,6 +39,11 @@ class Reinjection(msgspec.Struct, frozen=True):
     insertions: Mapping[int, bytes]
     rounds: tuple[StoredRounds, ...]  # The stored rounds that were used
     event: ReinjectedRounds
+    records: Mapping[int, LiveRecord] = msgspec.field(default_factory=dict)
+    """Those of ``insertions`` that are whole records of live turns."""
+    places: frozenset[int] = frozenset()  # All places at which a turn was found
+    hidden_reasoning: frozenset[str] = frozenset()
+    """The digests of reasoning in the request that is known to be of hidden rounds."""
 
 
 def plan_reinjection(
@@ -51,8 +57,16 @@ def plan_reinjection(
     ``stored``: the rounds that have a key in common with the evidence.
     """
     matches = place_rounds(evidence, stored, session)
-    hidden = {index: rounds.messages for index, rounds in matches.items() if rounds.messages}
+    records = {index: record for index, rounds in matches.items() if (record := _record(rounds))}
+    hidden = {
+        index: rounds.messages
+        for index, rounds in matches.items()
+        if rounds.messages and (index in records or not is_live_key(rounds.anchor.key))
+    }
     insertions = fit_to_limit(hidden, summarize)
+    whole = {
+        index: record for index, record in records.items() if insertions.get(index) == hidden[index]
+    }
 
     # A turn without an answer is no message of the request: it counts only if it was found.
     gaps = sum(place in evidence.gaps for place in insertions)
@@ -76,8 +90,20 @@ def plan_reinjection(
             over_bound=counts["over_bound"],
         ),
     )
-    used = tuple(matches[index] for index in insertions)
-    return Reinjection(insertions, used, event)
+    names = (name for rounds in stored for name in rounds.anchor.names)
+    return Reinjection(
+        insertions,
+        rounds=tuple(matches[index] for index in insertions),
+        event=event,
+        records=whole,
+        places=frozenset(matches),
+        hidden_reasoning=digests_of_hides(names),
+    )
+
+
+def _record(rounds: StoredRounds) -> LiveRecord | None:
+    """Return the record of a live turn; None for any other, and for one that can't be read."""
+    return LiveRecord.read(rounds.messages) if is_live_key(rounds.anchor.key) else None
 
 
 def _classify(rounds: StoredRounds, is_inserted: bool) -> str:

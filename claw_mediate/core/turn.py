@@ -105,9 +105,10 @@ def _refuse_failed(ledger: Ledger, failure: ModelFailed) -> Refuse:
     """Return the refusal that passes a provider's error on, with its status.
 
     In the last model call of a turn whose budget is spent it is a 502: the runner would take the
-    provider's status for an answer to its own request.
+    provider's status for an answer to its own request. Not so if the reply was cut: the runner has
+    its beginning.
     """
-    if ledger.tool_use is ToolUse.FORBIDDEN:
+    if ledger.tool_use is ToolUse.FORBIDDEN and not failure.is_cut:
         message = (
             f"the turn's tool budget was spent, and its last model call failed: {failure.message}"
         )

@@ -214,6 +214,8 @@ class ModelFailed(msgspec.Struct, frozen=True):
     content_type: str = "application/json"
     retry_after: str = ""  # The provider's ``Retry-After`` header
     headers: tuple[tuple[str, str], ...] = ()  # The headers that the runner may see
+    is_cut: bool = False
+    """True if the reply has no end, and the runner has its beginning: its stream is cut, too."""
 
 
 class ToolsAnswered(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 """The interface of a dialect, and the neutral view of a runner's request."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
@@ -10,9 +10,12 @@ from claw_contract.base import JsonObject
 from claw_mediate.core.continuity import Evidence
 from claw_mediate.core.json_pieces import join_pieces
 from claw_mediate.core.object_ids import AnswerShape
+from claw_mediate.core.reply_events import ReplyEvent
 from claw_mediate.core.session_id import NO_HINTS, SessionHints
+from claw_mediate.core.split import SplitRules
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import ModelResponse, Round, ToolUse
+from claw_mediate.core.weave import Weaves
 from claw_mediate.dialects.kept import KeptReferences
 from claw_state.continuity import Anchor
 
@@ -116,6 +119,14 @@ class RunnerRequest(msgspec.Struct, frozen=True):
         return self.kept.conversation if self.kept is not None else ""
 
     @property
+    def reasoning_flows(self) -> bool:
+        """True if reasoning may be shown before anything that it leads to.
+
+        False if the provider keeps the response: it would refuse reasoning that comes back alone.
+        """
+        return self.kept is None or not self.kept.keeps_response
+
+    @property
     def keeps_rounds(self) -> bool:
         """True if the provider keeps every round of the turn.
 
@@ -127,8 +138,8 @@ class RunnerRequest(msgspec.Struct, frozen=True):
 class Additions(msgspec.Struct, frozen=True):
     """The proxy's additions to a request, besides tools."""
 
-    insertions: Mapping[int, bytes] = msgspec.field(default_factory=dict)
-    """Hidden messages (JSON, comma separated), by the index of the message that they go before."""
+    insertions: Weaves = msgspec.field(default_factory=dict)
+    """The hidden messages of earlier turns, by the index of the runner's message."""
     context: str = ""  # Text for the end of the system prompt
 
 
@@ -189,6 +200,14 @@ class ReplayRules:
         del maker
         return messages
 
+    def unseal(self, closing: ReplyEvent) -> ReplyEvent:
+        """Return the end of a piece of reasoning of which nothing that it led to is shown.
+
+        It lacks what a runner would need to send the reasoning back, which the provider would
+        refuse.
+        """
+        return closing
+
     def find_losses(self, rounds: Sequence[Round], *, replayed: bool) -> tuple[str, ...]:
         """Return the interventions for what ``write_hidden_rounds`` leaves out, besides advice.
 
@@ -203,6 +222,15 @@ class ReplayRules:
 
     def refuses_replayable(self, error: bytes) -> bool:
         """Return True if a provider's error of status 400 is about ``ask_for_replayable``."""
+        del error
+        return False
+
+    def refuses_reasoning(self, error: bytes) -> bool:
+        """Return True if a provider's error of status 400 is about reasoning that it was sent back.
+
+        Then the request may succeed without what no memory explains
+        (``core.split.leave_out_unexplained``).
+        """
         del error
         return False
 
@@ -259,6 +287,14 @@ class WriteStream(Protocol):
         """
 
 
+def _leave_as_it_is(body: bytes) -> bytes:
+    return body
+
+
+def _is_never(_error: bytes) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """One provider protocol: its limits, and pure functions over its wire."""
@@ -270,6 +306,8 @@ class Dialect:
     answer_shape: AnswerShape | None
     """The places in an answer at which the provider gives ids."""
     replay_rules: ReplayRules
+    split_rules: SplitRules
+    """Splits the answer of a live turn again where its rounds ended."""
     keepalive_setting: KeepaliveSetting
 
     read_request: Callable[[bytes], RunnerRequest]
@@ -303,3 +341,8 @@ class Dialect:
     """Returns an event that only says that the turn is alive: of a note, and of a kind."""
     stream_error: Callable[[bytes, StreamOpening], bytes]
     """Returns the events of an error that comes after the headers. It is given an error body."""
+
+    without_stream_usage: Callable[[bytes], bytes] = _leave_as_it_is
+    """Returns a request for a stream that does not ask for its usage."""
+    refuses_stream_usage: Callable[[bytes], bool] = _is_never
+    """Returns True if an error of status 400 or 422 is about the usage that was asked for."""

@@ -4,16 +4,19 @@ Members that no rule of ours needs are left for the provider to judge, and stay 
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, Protocol, assert_never
 
 import msgspec
 
 from claw_mediate.core import json_splice
 from claw_mediate.core.continuity import Evidence, Transcript
 from claw_mediate.core.json_outline import decode_request_outline
+from claw_mediate.core.json_pieces import copy_span
+from claw_mediate.core.shown import signature_digest
 from claw_mediate.core.types import ToolUse
+from claw_mediate.core.weave import Insert, Replace, Weaves
 from claw_mediate.dialects.base import MAX_MESSAGES, ProviderRequest, UnreadableRequestError
 from claw_state.continuity import Anchor
 
@@ -38,34 +41,71 @@ def array_member(body: json_splice.Object, name: str) -> bytes:
     return value
 
 
-def insert_messages(
-    messages: bytes, insertions: Mapping[int, bytes], *cuts: tuple[int, int, bytes]
-) -> bytes:
-    """Insert hidden messages, each right before the message at its index.
+def insert_messages(messages: bytes, weaves: Weaves, *cuts: json_splice.Cut) -> bytes:
+    """Put hidden messages into an array, each at the message with its index.
 
-    ``cuts`` are other edits of the same array.
+    ``cuts`` are other edits of the array, each of one message. Those of replaced ones are left out.
     """
-    all_cuts = [*cuts]
-    if insertions:
-        spans = json_splice.element_spans(messages)
-        for index, hidden in insertions.items():
-            start, _ = spans[index]
-            all_cuts.append((start, start, hidden + b","))
+    if not weaves:
+        return json_splice.splice(messages, cuts)
 
-    return json_splice.splice(messages, all_cuts)
+    spans = json_splice.element_spans(messages)
+    all_cuts: list[json_splice.Cut] = []
+    removed: set[int] = set()
+
+    for index, weave in weaves.items():
+        start, end = spans[index]
+        match weave:
+            case Insert(hidden=hidden):
+                all_cuts.append((start, start, hidden + b","))
+            case Replace() if weave.messages:
+                all_cuts.append((start, end, weave.messages))
+            case Replace():
+                removed.add(index)
+            case _:
+                assert_never(weave)
+
+    replaced = {spans[index] for index, weave in weaves.items() if isinstance(weave, Replace)}
+    all_cuts += [cut for cut in cuts if (cut[0], cut[1]) not in replaced]
+    return json_splice.splice(messages, [*all_cuts, *_removals(spans, removed)])
 
 
-def insert_hidden_rounds(body: bytes, transcript: str, insertions: Mapping[int, bytes]) -> bytes:
+def _removals(spans: Sequence[tuple[int, int]], removed: Collection[int]) -> list[json_splice.Cut]:
+    """Return the cuts that remove elements of an array, with the commas that would be left over."""
+    last_kept = len(spans) - 1
+    while last_kept in removed:
+        last_kept -= 1
+
+    # Before the last element that stays, each goes with the comma after it. Those at the end go
+    # together, with the comma before them.
+    cuts: list[json_splice.Cut] = [
+        (spans[index][0], spans[index + 1][0], b"") for index in removed if index < last_kept
+    ]
+    if last_kept < len(spans) - 1:
+        start = spans[last_kept][1] if last_kept >= 0 else spans[0][0]
+        cuts.append((start, spans[-1][1], b""))
+    return cuts
+
+
+def insert_hidden_rounds(body: bytes, transcript: str, weaves: Weaves) -> bytes:
     """Return a request with hidden messages in the array ``transcript``, and otherwise as it was.
 
     Raises ``JsonSpliceError``.
     """
-    if not insertions:
+    if not weaves:
         return body
 
     parsed = json_splice.Object(body)
     messages = array_member(parsed, transcript)
-    return parsed.edit({transcript: insert_messages(messages, insertions)})
+    return parsed.edit({transcript: insert_messages(messages, weaves)})
+
+
+def transcript_messages(body: bytes, transcript: str) -> list[bytes]:
+    """Return the messages of a request, each in its own bytes. Raises ``JsonSpliceError``."""
+    messages = array_member(json_splice.Object(body), transcript)
+    if messages[:1] != b"[":
+        return []
+    return [copy_span(messages, start, end) for start, end in json_splice.element_spans(messages)]
 
 
 def append_text(content: bytes, text: str) -> bytes:
@@ -157,18 +197,22 @@ def decode_or_none[T](decoder: msgspec.json.Decoder[T], raw: msgspec.Raw) -> T |
 
 
 def evidence_reader[M: _Message](
-    messages: Sequence[M], parts_of: Callable[[M], Sequence[str]], key_of: Callable[[M, str], str]
+    messages: Sequence[M],
+    parts_of: Callable[[M], Sequence[str]],
+    key_of: Callable[[M, str], str],
+    signatures_of: Callable[[M], Sequence[str]] = lambda _: (),
 ) -> Callable[[], Evidence]:
     """Return a function that reads the evidence once.
 
     ``parts_of`` returns the visible texts of a message, ``key_of`` the key of an assistant's
-    message with its text.
+    message with its text, ``signatures_of`` the signatures of its reasoning.
     """
 
     @cache
     def evidence() -> Evidence:
         anchors: dict[int, Anchor] = {}
         gaps: dict[int, Anchor] = {}
+        signed: dict[int, tuple[str, ...]] = {}
         transcript = Transcript()
         is_unanswered = False  # True if nobody has answered the messages so far
 
@@ -185,7 +229,9 @@ def evidence_reader[M: _Message](
                 anchors[index] = transcript.add_assistant(key_of(message, text), text)
                 transcript.add_text(text)
                 is_unanswered = False
+                if signatures := signatures_of(message):
+                    signed[index] = tuple(map(signature_digest, signatures))
 
-        return Evidence(anchors, gaps, transcript.before, transcript.earlier)
+        return Evidence(anchors, gaps, transcript.before, transcript.earlier, signed=signed)
 
     return evidence

@@ -81,6 +81,13 @@ class Assembler(Protocol):
         """
 
     @property
+    def is_over(self) -> bool:
+        """True if the reply is whole, and a strict client reads no further.
+
+        It does not wait for the end of the stream then, and how the stream ends is no matter.
+        """
+
+    @property
     def error(self) -> FailedResponseError | None:
         """Return the failure that the stream told of; None if there was none.
 
@@ -96,3 +103,23 @@ class Assembler(Protocol):
 
     def usage(self) -> bytes | None:
         """Return the usage that the stream has told of so far, as JSON; None if there was none."""
+
+
+class ReplySink(Protocol):
+    """Takes the replies of a turn while they come, and shows the runner what it may see."""
+
+    def begin(self) -> Assembler:
+        """Return what puts the next reply together, of which nothing is shown yet.
+
+        Called for each attempt at a reply. None is made after one that has shown something.
+        """
+
+    async def show(self, events: Sequence[ReplyEvent]) -> None:
+        """Show what may be shown of these events of the reply.
+
+        Wait while the runner is far behind.
+        """
+
+    @property
+    def has_shown(self) -> bool:
+        """True if the runner has something of this reply, so that it can't be asked for again."""

@@ -41,7 +41,7 @@ class ChunkSource:
         self.has_ended = False
         self.was_pulled = False
         self.error: BaseException | None = None
-        self._next: asyncio.Future[bytes] | None = None
+        self._next: asyncio.Future[bytes | None] | None = None
 
     async def pull(self) -> None:
         """Wait for a chunk, and take the following ones that are ready.
@@ -60,12 +60,16 @@ class ChunkSource:
             done = self._next
             self._next = None
             try:
-                collected += done.result()
-            except StopAsyncIteration:
-                self.has_ended = True
+                chunk = done.result()
             except BaseException as error:  # noqa: BLE001 - whatever failed, the stream is cut, and never left hanging
                 self.error = error
                 self.has_ended = True
+                break
+
+            if chunk is None:
+                self.has_ended = True
+            else:
+                collected += chunk
 
         self.ready = bytes(collected)
 
@@ -95,7 +99,7 @@ class ChunkSource:
             closing.add_done_callback(_closing.discard)
             self.has_ended = True
 
-    async def _close(self, pulling: asyncio.Future[bytes] | None) -> None:
+    async def _close(self, pulling: asyncio.Future[bytes | None] | None) -> None:
         if pulling is not None:
             await asyncio.wait([pulling])
         if (close := getattr(self.chunks, "aclose", None)) is not None:
@@ -362,5 +366,13 @@ async def wait_until_done(requests: Collection[PendingRequest], seconds: float) 
         await asyncio.wait([each.done for each in requests], timeout=seconds)
 
 
-async def _next_of(chunks: AsyncIterator[bytes]) -> bytes:
-    return await anext(chunks)
+async def _next_of(chunks: AsyncIterator[bytes]) -> bytes | None:
+    """Return the next chunk, or None at the end.
+
+    It does not raise StopAsyncIteration: the traceback of what an eager task raises leads to the
+    task itself, so that each stream would be left to the garbage collector (decision 0037).
+    """
+    try:
+        return await anext(chunks)
+    except StopAsyncIteration:
+        return None

@@ -51,6 +51,12 @@ from claw_mediate.workers import worker as workers
 
 _MIN_TURN_SECONDS = 900.0
 """Seconds that turns have at least to end after new settings replaced their mediator."""
+_GC_THRESHOLDS = 30_000, 1, 10
+"""New objects before a young collection, and collections of one kind before one of the next.
+
+Python's own are 2,000, 10 and 10: turns under way have more objects than that, so that collections
+of some milliseconds found nothing and came several times a second (decision 0037).
+"""
 _GRACE_SECONDS = 0.3
 """For a request that is on its way.
 
@@ -139,6 +145,7 @@ class Lifecycle:
         # of a second.
         gc.collect()
         gc.freeze()
+        gc.set_threshold(*_GC_THRESHOLDS)
 
     def begin(self, flow: http.HTTPFlow) -> None:
         state_of(flow).pending = PendingRequest(flow.client_conn.id)

@@ -6,6 +6,11 @@
     any other 429                         the same
     5xx, no whole response, no reply      next candidate
     any other 4xx                         done; the runner gets it
+    a failure, of a reply of which the    done: another reply would not begin with the same words
+      runner has something (``CutReply``)
+
+An error that the stream of a live reply tells before the runner has anything counts as a response
+with the status that it means.
 
 A runner repeats a whole turn for less than a failed request. So once a turn has cost something
 (``may_retry``) and all candidates fail, they are tried twice more: first the candidate that
@@ -18,7 +23,7 @@ import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from http import HTTPStatus
-from typing import Literal
+from typing import Literal, assert_never
 
 import httpx2
 import msgspec
@@ -37,16 +42,27 @@ from claw_mediate.core.observer import (
 from claw_mediate.core.types import ModelResponse
 from claw_mediate.dialects.base import FailedResponseError, UnreadableResponseError
 from claw_mediate.http.bounded_body import read_bounded
-from claw_mediate.http.client import ConnectionPools
+from claw_mediate.http.client import ConnectionPools, Response
 from claw_mediate.http.headers import Headers, provider_auth, raw_headers, runner_headers
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.key_answers import KeyAnswer, key_question
+from claw_mediate.providers.live_reply import (
+    BROKE_OFF,
+    FLOW_SPENT,
+    IDLE,
+    MAX_REPLY_BYTES,
+    BrokenReplyError,
+    LiveCall,
+    ReplyTooLargeError,
+    is_event_stream,
+    read_reply,
+)
 from claw_mediate.providers.registry import ProviderRegistry
 from claw_mediate.providers.request_credentials import AgentRequest
 from claw_mediate.providers.routing import KEY_UNAVAILABLE, NO_KEY, Route, log_failover
 from claw_mediate.telemetry.event_log import EventLog
 
-MAX_RESPONSE_BYTES = 16 * 1024 * 1024  # A longer response is a fault of the provider
+MAX_RESPONSE_BYTES = MAX_REPLY_BYTES  # A longer response is a fault of the provider
 CONNECT_SECONDS = 10.0
 _IDLE_SECONDS = 4.0
 """Less than the 5 s after which common servers close: a request sent at that moment is lost."""
@@ -55,9 +71,16 @@ _QUESTION_SECONDS = 20.0
 _ERROR_BYTES = 64 << 10
 
 MISCONFIGURED = "provider_misconfigured"
+TIMEOUT = "provider_timeout"
+BAD_REPLY = "provider_bad_response"
 UNREACHABLE = "provider_unreachable"
-BROKE_OFF = "provider_broke_off"
 TOO_LARGE = "provider_response_too_large"
+_BREAKS = {
+    BROKE_OFF: "broke off its response",
+    IDLE: "fell silent in its response",
+    FLOW_SPENT: "did not end its response in time",
+}
+"""The end of the message for each reason why a reply has no end."""
 
 
 class ProviderResponse(msgspec.Struct, frozen=True):
@@ -83,7 +106,26 @@ class TransportFailure(msgspec.Struct, frozen=True):
     retry_after: str = ""
 
 
-type ProviderResult = ProviderResponse | TransportFailure
+class CutReply(msgspec.Struct, frozen=True):
+    """A live reply that failed when the runner had something of it already.
+
+    No call of it runs, and it is not asked for again.
+    """
+
+    code: str
+    message: str
+    is_cut: bool
+    """True if the reply has no end, so that the runner's stream gets none; else it gets an error.
+
+    (docs/spec/mediation.md section 6)
+    """
+    error: bytes | None = None  # The body of the error that the provider told
+    usage: bytes | None = None  # The usage that the provider told so far, as JSON
+    status: int = 502  # The status that the error means
+
+
+type WholeResult = ProviderResponse | TransportFailure
+type ProviderResult = WholeResult | CutReply
 
 
 def too_large(provider: Provider) -> TransportFailure:
@@ -99,43 +141,53 @@ class ProviderClient:
     def __init__(self) -> None:
         self._pools = ConnectionPools[str](idle=_IDLE_SECONDS, connect=CONNECT_SECONDS)
 
-    async def send(self, agent_id: str, provider: Provider, request: RequestInfo) -> ProviderResult:
+    async def send(self, agent_id: str, provider: Provider, request: RequestInfo) -> WholeResult:
         """Send a request, whose URL is a path (with query) below the provider's base URL.
 
         The caller bounds the time.
         """
+        return await self._exchange(agent_id, provider, request, _read_whole)
+
+    async def stream(
+        self, agent_id: str, provider: Provider, request: RequestInfo, live: LiveCall
+    ) -> WholeResult:
+        """Send a request whose reply is shown while it comes, and return the whole of it.
+
+        Its body says what ``stream: false`` would have said. Any other response than a stream with
+        status 200 is returned as ``send`` does.
+        """
+        return await self._exchange(agent_id, provider, request, partial(_read_live, live))
+
+    async def _exchange(
+        self,
+        agent_id: str,
+        provider: Provider,
+        request: RequestInfo,
+        read: Callable[[Response], Awaitable[ProviderResponse]],
+    ) -> WholeResult:
+        """Send a request, and return its response as ``read`` reads it, or the failure."""
+        name = provider.name
         pool = self._pools[agent_id]
         body = request.body or None
+        headers = raw_headers([*request.headers])
         try:
             async with pool.stream(
-                request.method,
-                provider.base_url,
-                raw_headers([*request.headers]),
-                body,
-                path=request.url,
+                request.method, provider.base_url, headers, body, path=request.url
             ) as response:
-                content, size = await read_bounded(response, MAX_RESPONSE_BYTES, MAX_RESPONSE_BYTES)
+                return await read(response)
         except (httpx2.InvalidURL, httpx2.LocalProtocolError, UnicodeError):
-            return TransportFailure(
-                MISCONFIGURED, f"the configuration of the provider {provider.name!r} is not usable"
-            )
+            message = f"the configuration of the provider {name!r} is not usable"
+            return TransportFailure(MISCONFIGURED, message)
         except (httpx2.ConnectError, httpx2.ConnectTimeout):
-            return TransportFailure(UNREACHABLE, f"the provider {provider.name!r} can't be reached")
+            return TransportFailure(UNREACHABLE, f"the provider {name!r} can't be reached")
         except httpx2.HTTPError:
-            return TransportFailure(
-                BROKE_OFF, f"the provider {provider.name!r} broke off its response"
-            )
-        if size > MAX_RESPONSE_BYTES:
+            return TransportFailure(BROKE_OFF, f"the provider {name!r} {_BREAKS[BROKE_OFF]}")
+        except ReplyTooLargeError:
             return too_large(provider)
-
-        headers = response.headers
-        return ProviderResponse(
-            response.status_code,
-            headers.get("content-type", "application/json"),
-            content,
-            headers.get("retry-after", ""),
-            runner_headers(headers.items()),
-        )
+        except BrokenReplyError as error:
+            return TransportFailure(error.code, f"the provider {name!r} {_BREAKS[error.code]}")
+        except UnreadableResponseError as error:
+            return TransportFailure(BAD_REPLY, str(error))
 
     async def ask_about(self, provider: Provider, key: PoolKey) -> tuple[int, bytes] | None:
         """Ask the provider whether a key is sound, by a GET of our own.
@@ -162,8 +214,37 @@ class ProviderClient:
         await self._pools.close()
 
 
-TIMEOUT = "provider_timeout"
-BAD_REPLY = "provider_bad_response"
+async def _read_whole(response: Response) -> ProviderResponse:
+    """Return a response when all of it is there."""
+    content, size = await read_bounded(response, MAX_RESPONSE_BYTES, MAX_RESPONSE_BYTES)
+    if size > MAX_RESPONSE_BYTES:
+        raise ReplyTooLargeError
+
+    headers = response.headers
+    return ProviderResponse(
+        response.status_code,
+        headers.get("content-type", "application/json"),
+        content,
+        headers.get("retry-after", ""),
+        runner_headers(headers.items()),
+    )
+
+
+async def _read_live(live: LiveCall, response: Response) -> ProviderResponse:
+    """Return a response when all of it is there; the reply in it is shown while it comes."""
+    live.was_streamed = response.status_code == HTTPStatus.OK and is_event_stream(response)
+    if not live.was_streamed:
+        return await _read_whole(response)
+
+    headers = runner_headers(response.headers.items())
+    live.on_head(headers)
+    try:
+        body = await read_reply(response, live)
+    except FailedResponseError as error:
+        return ProviderResponse(error.status, "application/json", error.body, "", headers)
+    return ProviderResponse(HTTPStatus.OK, "application/json", body, "", headers)
+
+
 _MAX_RETRIES = 2
 _BACKOFF_SECONDS = 0.25
 _FETCH_SECONDS = 60.0
@@ -175,16 +256,17 @@ _REASONS = {
     BROKE_OFF: "response_read_error",
     TOO_LARGE: "response_read_error",
     BAD_REPLY: "response_read_error",
+    IDLE: "response_read_error",
 }
 """The reason of a failover event by the failure's code.
 
 Only where the original system has another name for it.
 """
-_REPEATABLE = frozenset({UNREACHABLE, BROKE_OFF, BAD_REPLY})
+_REPEATABLE = frozenset({UNREACHABLE, BROKE_OFF, BAD_REPLY, IDLE})
 """Codes of failures that may be gone when all candidates are tried again."""
 
 
-type ModelResult = ModelResponse | ProviderResponse | TransportFailure
+type ModelResult = ModelResponse | ProviderResult
 
 
 class ModelCall(msgspec.Struct, frozen=True):
@@ -195,6 +277,8 @@ class ModelCall(msgspec.Struct, frozen=True):
 
     ``adapt`` returns the body for a provider and model (``Candidate.maker``); None if all of them
     get ``body``.
+
+    ``live``: for a request that asks for a stream, whose reply is shown while it comes.
     """
 
     body: bytes
@@ -204,6 +288,7 @@ class ModelCall(msgspec.Struct, frozen=True):
     round: int = 1
     observer: TurnObserver = NO_OBSERVER
     adapt: Callable[[str], bytes] | None = None
+    live: LiveCall | None = None
 
     def body_for(self, maker: str) -> bytes:
         return self.body if self.adapt is None else self.adapt(maker)
@@ -294,9 +379,7 @@ class ProviderFailover:
         result, _ = await self._try_candidates(route, call, fallbacks, last, best)
         return _better(best, result)
 
-    async def fetch(
-        self, agent_id: str, provider: Provider, request: RequestInfo
-    ) -> ProviderResult:
+    async def fetch(self, agent_id: str, provider: Provider, request: RequestInfo) -> WholeResult:
         """Send a request that asks no model, once, with the provider's first ready key.
 
         Its URL is a path below the provider's base URL, and its headers hold no credential.
@@ -375,8 +458,13 @@ class ProviderFailover:
             return await self._try_keys(route, call)
 
         try:
-            async with asyncio.timeout(seconds):
-                return await self._try_keys(route, call)
+            async with asyncio.timeout(seconds) as limit:
+                if call.live is None:
+                    return await self._try_keys(route, call)
+
+                # A model that thinks long is not failed over.
+                with call.live.on_first_event(partial(lift_timeout, limit)):
+                    return await self._try_keys(route, call)
         except TimeoutError:
             name = route.candidate.provider.name
             return TransportFailure(TIMEOUT, f"the provider {name!r} did not answer in time")
@@ -396,7 +484,9 @@ class ProviderFailover:
         parsed = await compute(size, partial(parse_response, result, call.read))
         if isinstance(parsed, ModelResponse):
             return replace(parsed, maker=candidate.maker)
-        return parsed
+        if isinstance(parsed, CutReply):
+            return parsed
+        return _cut_if_shown(call.live, parsed)
 
     def _keys(self, candidate: Candidate) -> Iterator[PoolKey | None]:
         """Yield the keys to try: those that are ready, then the dead ones whose trial is due.
@@ -456,16 +546,23 @@ class ProviderFailover:
         with call.observer.observe(subject, describe) as exchange:
             with route.stopwatch.model_call(candidate) as set_status:
                 request = RequestInfo("POST", path, [*headers, *credential], body)
-                result = await self._client.send(route.requester.agent.id, provider, request)
+                result = await self._ask(route.requester.agent.id, provider, request, call.live)
                 if isinstance(result, ProviderResponse):
                     set_status(result.status)
                     route.keep_turn_state(result.headers)
 
-            if isinstance(result, TransportFailure):
-                exchange.on_failure(result.message)
-            else:
+            if isinstance(result, ProviderResponse):
                 exchange.on_response(ResponseInfo(result.status, result.content_type, result.body))
+            else:
+                exchange.on_failure(result.message)
         return result
+
+    async def _ask(
+        self, agent_id: str, provider: Provider, request: RequestInfo, live: LiveCall | None
+    ) -> ProviderResult:
+        if live is None:
+            return await self._client.send(agent_id, provider, request)
+        return _cut_if_shown(live, await self._client.stream(agent_id, provider, request, live))
 
     def _no_key(self, provider: Provider, scope: str | None) -> TransportFailure:
         message = f"no key of the provider {provider.name!r} is usable now"
@@ -502,9 +599,40 @@ class ProviderFailover:
         )
 
 
+def _cut_if_shown(live: LiveCall | None, result: WholeResult) -> ProviderResult:
+    """Return a result, or the ``CutReply`` that a failure is once the runner has something."""
+    if live is None or not live.has_shown:
+        return result
+
+    match result:
+        case TransportFailure(code, message):
+            return CutReply(code, message, is_cut=code in _BREAKS, usage=live.usage)
+        case ProviderResponse(HTTPStatus.OK):
+            return result
+        case ProviderResponse(status):
+            message = f"the provider told an error with status {status} in its stream"
+            code = f"provider_http_{status}"
+            return CutReply(
+                code,
+                message,
+                is_cut=False,
+                error=result.body,
+                usage=live.usage,
+                status=status,
+            )
+        case _:
+            assert_never(result)
+
+
+def lift_timeout(timeout: asyncio.Timeout) -> None:
+    """Make a timeout end nothing any more."""
+    if not timeout.expired():
+        timeout.reschedule(None)
+
+
 def parse_response(result: ProviderResult, read: Callable[[bytes], ModelResponse]) -> ModelResult:
     """Return the reply of a response with status 200, or the failure."""
-    if isinstance(result, TransportFailure) or result.status != HTTPStatus.OK:
+    if not isinstance(result, ProviderResponse) or result.status != HTTPStatus.OK:
         return result
 
     try:
@@ -527,7 +655,7 @@ def _is_final(result: ModelResult) -> bool:
         is_about_key = result.is_about_key or result.status == HTTPStatus.TOO_MANY_REQUESTS
         is_client_error = HTTPStatus.BAD_REQUEST <= result.status < HTTPStatus.INTERNAL_SERVER_ERROR
         return is_client_error and not is_about_key
-    return isinstance(result, ModelResponse)
+    return isinstance(result, ModelResponse | CutReply)
 
 
 def _is_repeatable(result: ModelResult) -> bool:
@@ -562,5 +690,5 @@ def _failover_reason(failure: ModelResult) -> str:
             if is_about_key or status == HTTPStatus.TOO_MANY_REQUESTS:
                 return "provider_keys_exhausted"
             return f"http_{status}"
-        case ModelResponse():
+        case ModelResponse() | CutReply():
             raise AssertionError("a candidate that answered is kept")

@@ -145,4 +145,5 @@ class TurnResult(msgspec.Struct, frozen=True):
     kept: KeptObject | None = None  # The record of the response, where a provider keeps it
     latency_ms: int = 0
     headers: tuple[tuple[str, str], ...] = ()  # Of the provider's last response
+    is_cut: bool = False  # True if the runner's stream must end without an end of its own
     stream: StreamFigures | None = None  # None: the runner asked for no stream, or was left alone

@@ -5,21 +5,32 @@ A store that fails costs the memory of earlier turns, never the turn (docs/spec/
 """
 
 import asyncio
+import dataclasses
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import batched
 
 from msgspec.structs import replace
 
 from claw_mediate.core.continuity import Evidence
-from claw_mediate.core.reinjection import plan_reinjection
+from claw_mediate.core.reinjection import Reinjection, plan_reinjection
+from claw_mediate.core.shown import LiveRecord, hides_key, live_name
+from claw_mediate.core.split import summarize_record, weave_rounds
+from claw_mediate.core.weave import Weaves
 from claw_mediate.dialects.base import Dialect
+from claw_mediate.dialects.bodies import transcript_messages
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.turns.context import DialectRequest, TurnContext
 from claw_mediate.turns.kept.records import marks_of
-from claw_state.continuity import Anchor, ContinuityStore, StoredRounds, join_by_id
+from claw_state.continuity import (
+    MAX_NAMES,
+    Anchor,
+    ContinuityStore,
+    StoredRounds,
+    join_by_id,
+)
 from claw_state.health import StateUnavailableError
 from claw_state.url import StoreError
 
@@ -35,23 +46,23 @@ class Continuity:
 
     async def find_hidden_rounds(
         self, incoming: DialectRequest, session: str, turn_id: str | None
-    ) -> Mapping[int, bytes]:
-        """Return hidden messages by the index of the message that they go before.
+    ) -> Weaves:
+        """Return hidden messages by the index of the runner's message that they go to.
 
         They are the same bytes every time.
         """
-        agent, dialect, size = incoming.agent, incoming.dialect, len(incoming.view.body)
+        agent, size = incoming.agent, len(incoming.view.body)
 
         # The evidence is every word of the conversation: it is read once, and cached by the view.
         evidence = await compute(size, partial(_own_evidence, incoming))
-        keys = await compute(size, partial(_keys_of, evidence))
+        keys = await compute(size, partial(_keys_of, incoming, evidence))
         if not keys:
             return {}
 
         try:
             stored = await self._candidates(agent.id, keys)
-            plan = partial(plan_reinjection, evidence, stored, _digest(session), dialect.summarize)
-            recall = await compute(size, plan)
+            plan = partial(_plan, incoming, evidence, stored, _digest(session))
+            recall, weaves = await compute(size, plan)
             await self._store.mark_used(agent.id, recall.rounds)
         except StateUnavailableError:
             return {}
@@ -69,7 +80,7 @@ class Continuity:
                 model=incoming.view.model,
                 **recall.event.model_dump(),
             )
-        return recall.insertions
+        return weaves
 
     async def _candidates(self, agent_id: str, keys: Sequence[str]) -> list[StoredRounds]:
         """Ask the store for a few keys at a time.
@@ -88,10 +99,23 @@ class Continuity:
         self, context: TurnContext, anchor: Anchor, hidden: tuple[bytes, ...]
     ) -> None:
         """Store the hidden messages that led to an answer or a handoff."""
+        await self._save(context, _prefixed(context.dialect.name, anchor), b",".join(hidden))
+
+    async def remember_live(self, context: TurnContext, anchor: Anchor, record: LiveRecord) -> None:
+        """Store the record of a turn that streamed live.
+
+        Which reasoning belongs to its hidden rounds is found even when the messages were evicted.
+        """
+        hides = [*map(hides_key, sorted(record.signed))]
+        names = (*anchor.names[: MAX_NAMES // 2], *hides)
+        named = dataclasses.replace(anchor, names=names[:MAX_NAMES])
+        own_anchor = _prefixed(live_name(context.dialect.name), named)
+        await self._save(context, own_anchor, record.write() if record.hidden else b"")
+
+    async def _save(self, context: TurnContext, anchor: Anchor, messages: bytes) -> None:
         session = _digest(context.session)
-        own_anchor = _own(context.dialect, anchor)
         try:
-            await self._store.save(context.agent.id, own_anchor, session, b",".join(hidden))
+            await self._store.save(context.agent.id, anchor, session, messages)
         except StateUnavailableError:
             return
         except StoreError as error:
@@ -120,10 +144,27 @@ def _uncovered(incoming: DialectRequest) -> Evidence:
     return replace(evidence, anchors=anchors)
 
 
-def _keys_of(evidence: Evidence) -> Sequence[str]:
+def _plan(
+    incoming: DialectRequest, evidence: Evidence, stored: Sequence[StoredRounds], session: str
+) -> tuple[Reinjection, Weaves]:
+    """Return the plan of a request's hidden rounds, and where they go in its messages."""
+    dialect = incoming.dialect
+    rules = dialect.split_rules
+    load_messages = partial(transcript_messages, incoming.view.body, dialect.transcript)
+
+    summarize = partial(summarize_record, summarize=dialect.summarize, rules=rules)
+    plan = plan_reinjection(evidence, stored, session, summarize)
+    return plan, weave_rounds(plan, evidence, load_messages, rules)
+
+
+def _keys_of(incoming: DialectRequest, evidence: Evidence) -> Sequence[str]:
     """Return each key by which rounds may be found, in order."""
     anchors = (*evidence.anchors.values(), *evidence.gaps.values())
-    return sorted({key for anchor in anchors for key in anchor.keys})
+    keys = {key for anchor in anchors for key in anchor.keys}
+
+    live = live_name(incoming.dialect.name)
+    digests = (digest for digests in evidence.signed.values() for digest in digests)
+    return sorted(keys.union(f"{live}:{hides_key(digest)}" for digest in digests))
 
 
 def _own_evidence(incoming: DialectRequest) -> Evidence:
@@ -135,11 +176,23 @@ def _own_evidence(incoming: DialectRequest) -> Evidence:
 
 
 def _own(dialect: Dialect, anchor: Anchor) -> Anchor:
-    """Return the anchor with the dialect in its keys.
+    """Return the anchor of a message in a request, under the names of turns of both kinds."""
+    own = _prefixed(dialect.name, anchor)
+    live = _prefixed(live_name(dialect.name), anchor)
+    return Anchor(
+        own.key,
+        own.before,
+        (*own.alternatives, *live.alternatives),
+        (*own.names, live.key, *live.names),
+    )
+
+
+def _prefixed(name: str, anchor: Anchor) -> Anchor:
+    """Return the anchor with the name of its dialect in its keys.
 
     A conversation that goes on in another dialect must not find it.
     """
-    prefix = f"{dialect.name}:"
+    prefix = f"{name}:"
     alternatives = tuple([prefix + key for key in anchor.alternatives])
     names = tuple([prefix + key for key in anchor.names])
     return Anchor(prefix + anchor.key, anchor.before, alternatives, names)

@@ -14,6 +14,7 @@ from claw_contract.base import JsonObject
 from claw_mediate.core import tool_result
 from claw_mediate.core.observer import ResponseInfo, Subject
 from claw_mediate.core.tool_call import call_key, write_arguments
+from claw_mediate.core.turn_clock import TurnClock
 from claw_mediate.core.types import (
     AskModel,
     ModelFailed,
@@ -29,34 +30,10 @@ from claw_mediate.core.types import (
 from claw_mediate.dialects.base import Dialect
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.context import PreparedRequest
-from claw_mediate.turns.model_call import ModelCalls
+from claw_mediate.turns.model_call import ModelCalls, Progress
 from claw_mediate.turns.ports import Ports
 
 _JSON = "application/json"
-
-
-class Progress:
-    """The state of a running turn that its runner is shown while it waits."""
-
-    def __init__(self) -> None:
-        self._round = 1
-        self._tools: tuple[str, ...] = ()
-        self.committed = asyncio.Event()
-        """Set when the turn is past the point where its status is fixed."""
-        self.headers: tuple[tuple[str, str], ...] = ()
-        """Those of the last response of the model that the runner may see."""
-
-    def set_waiting(self, round_number: int, tools: Sequence[str] = ()) -> None:
-        """Note that the turn waits for these tools, or for the model if there are none."""
-        self._round = round_number
-        self._tools = tuple(tools)
-
-    def note(self, *, names_tools: bool) -> str:
-        """Return what the turn waits for, in one line."""
-        waiting = "model"
-        if self._tools:
-            waiting = ",".join(self._tools) if names_tools else "tool"
-        return f"claw round={self._round} waiting={waiting}"
 
 
 class TurnDriver:
@@ -76,7 +53,8 @@ class TurnDriver:
         """True until something new happens: an earlier attempt may have got later responses."""
 
         self.progress = Progress()
-        self._model = ModelCalls(dialect, prepared, ports, self.progress.committed.is_set)
+        self._clock = TurnClock(ports.now)
+        self._model = ModelCalls(dialect, prepared, ports, self.progress, self._clock)
         self.rounds: tuple[Round, ...] = ()
         self.response: ModelResponse | None = None
         self.results: list[ToolResult] = []
@@ -117,7 +95,7 @@ class TurnDriver:
 
         response = replace(self._model.read(recorded), maker=self._first_maker)
         self.response = await self._checkpoint.mark_sent(number, response)
-        return ModelReplied(self.response, self._ports.now())
+        return ModelReplied(self.response, self._clock.now())
 
     async def _accept(
         self, command: AskModel, number: int, response: ModelResponse
@@ -129,7 +107,7 @@ class TurnDriver:
         is_answer = not (response.calls or command.keeps_rounds)
         await self._checkpoint.record_response(number, response.body, is_answer=is_answer)
         await self._ports.note_progress(response, ())
-        return ModelReplied(response, self._ports.now())
+        return ModelReplied(response, self._clock.now())
 
     async def run(self, command: RunTools) -> ToolsAnswered:
         """Run calls side by side.
@@ -150,7 +128,7 @@ class TurnDriver:
         self._add(results)
         if self.response is not None and not self._is_replaying:
             await self._ports.note_progress(self.response, self.results)
-        return ToolsAnswered(results, self._ports.now())
+        return ToolsAnswered(results, self._clock.now())
 
     async def _add_results_of_cancelled(
         self, tasks: Mapping[asyncio.Task[ToolResult], ToolCall]
@@ -216,7 +194,7 @@ class TurnDriver:
 
     def now(self) -> float:
         """Return the time of the turn's clock, in seconds."""
-        return self._ports.now()
+        return self._clock.now()
 
     def partial_rounds(self) -> tuple[Round, ...]:
         """Return the rounds of a turn that did not end by itself.
@@ -233,6 +211,11 @@ class TurnDriver:
         if self.response is not None and not any(self.response is known for known in responses):
             responses.append(self.response)
         return tuple(response.usage for response in responses)
+
+    def lost_usage(self) -> tuple[JsonObject, ...]:
+        """Return the usage of each reply that has no end, and yet is paid for; {} if unknown."""
+        lost = self._model.lost_usage
+        return () if lost is None else (lost,)
 
     def last_round(self) -> Round | None:
         """Return the last response that the provider has, as far as it is answered.

@@ -5,26 +5,59 @@ that is asked, and asked again without what only that one refuses.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from http import HTTPStatus
 from typing import assert_never
 
+from msgspec.structs import replace
+
+from claw_contract.base import JsonObject
 from claw_mediate.core.http import read_error_message
+from claw_mediate.core.turn_clock import TurnClock
 from claw_mediate.core.types import AskModel, ModelFailed, ModelResponse, ToolUse
 from claw_mediate.dialects.base import Dialect, UnreadableResponseError
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.failover import (
+    CutReply,
     ModelCall,
     ModelResult,
     ProviderResponse,
     TransportFailure,
+    lift_timeout,
 )
+from claw_mediate.providers.live_reply import LiveCall, RunnerHeaders
 from claw_mediate.turns.context import PreparedRequest
-from claw_mediate.turns.ports import Ports
+from claw_mediate.turns.ports import LivePort, Ports
+from claw_mediate.turns.recorder import read_usage
 
 _ERRORS = range(HTTPStatus.BAD_REQUEST, 600)
+_REFUSALS = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
 _MAX_ERROR_TEXT = 1000  # Characters of a provider's own words in an error of ours
+
+
+class Progress:
+    """The state of a running turn that its runner is shown while it waits."""
+
+    def __init__(self) -> None:
+        self._round = 1
+        self._tools: tuple[str, ...] = ()
+        self.committed = asyncio.Event()
+        """Set when the turn is past the point where its status is fixed."""
+        self.headers: tuple[tuple[str, str], ...] = ()
+        """Those of the last response of the model that the runner may see."""
+
+    def set_waiting(self, round_number: int, tools: Sequence[str] = ()) -> None:
+        """Note that the turn waits for these tools, or for the model if there are none."""
+        self._round = round_number
+        self._tools = tuple(tools)
+
+    def note(self, *, names_tools: bool) -> str:
+        """Return what the turn waits for, in one line."""
+        waiting = "model"
+        if self._tools:
+            waiting = ",".join(self._tools) if names_tools else "tool"
+        return f"claw round={self._round} waiting={waiting}"
 
 
 class ModelCalls:
@@ -35,14 +68,17 @@ class ModelCalls:
         dialect: Dialect,
         prepared: PreparedRequest,
         ports: Ports,
-        may_retry: Callable[[], bool],
+        progress: Progress,
+        clock: TurnClock,
     ) -> None:
-        """``may_retry``: whether the turn's status is fixed, so that retries cost nothing."""
         self._dialect = dialect
         self._prepared = prepared
         self._variants = prepared.build(prepared.first)
         self._ports = ports
-        self._may_retry = may_retry
+        self._progress = progress
+        self._clock = clock
+        self.lost_usage: JsonObject | None = None
+        """The usage of a reply that ended this turn without an end of its own; {} if unknown."""
 
         self._messages: list[tuple[bytes, ...]] = []
         """The hidden messages of each round, as they were written once."""
@@ -51,6 +87,8 @@ class ModelCalls:
 
         Such responses can be sent back whole. It is "" where none are asked for.
         """
+        self._usage_maker = ""
+        """The provider and model that this model call asks for the usage of its stream."""
         self._reported: set[str] = set()
 
     async def ask(self, command: AskModel, number: int) -> ModelResponse | ModelFailed:
@@ -60,10 +98,13 @@ class ModelCalls:
             case ModelResponse():
                 return answer
             case ProviderResponse():
-                return _upstream_error(answer, self._ports.now())
+                return _upstream_error(answer, self._clock.now())
             case TransportFailure(code, message, status, retry_after):
-                now = self._ports.now()
+                now = self._clock.now()
                 return ModelFailed(status, code, message, now, retry_after=retry_after)
+            case CutReply():
+                self.lost_usage = read_usage(answer.usage) or {}
+                return _cut_reply(answer, self._clock.now())
             case _:
                 assert_never(answer)
 
@@ -85,7 +126,7 @@ class ModelCalls:
         call = ModelCall(
             body,
             read=self.read,
-            may_retry=self._may_retry,
+            may_retry=self._progress.committed.is_set,
             until=asyncio.get_running_loop().time() + command.seconds,
             round=number,
             observer=self._ports.observer,
@@ -93,14 +134,53 @@ class ModelCalls:
         )
 
         try:
-            async with asyncio.timeout_at(call.until):
-                answer = await self._ports.model(call)
-                if isinstance(answer, ProviderResponse) and self._must_ask_again(answer):
-                    answer = await self._ports.model(call)
+            async with asyncio.timeout_at(call.until) as turn_limit:
+                if self._ports.live is None:
+                    return await self._post(call)
+                return await self._post_live(call, self._ports.live, turn_limit)
         except TimeoutError:
             message = "the model did not answer within the turn's time"
             return TransportFailure("total_timeout", message)
+
+    async def _post(self, call: ModelCall) -> ModelResult:
+        answer = await self._ports.model(call)
+        while isinstance(answer, ProviderResponse) and self._must_ask_again(answer):
+            answer = await self._ports.model(call)
         return answer
+
+    async def _post_live(
+        self, call: ModelCall, port: LivePort, turn_limit: asyncio.Timeout
+    ) -> ModelResult:
+        """Make a call whose reply is shown while it comes.
+
+        From the first piece that the runner has, the turn's time does not go on until the reply
+        has ended, and the reply has limits of its own.
+        """
+
+        def on_shown() -> None:
+            self._clock.stop()
+            lift_timeout(turn_limit)
+
+        flow_left = port.limits.total - self._clock.stopped_seconds
+        limits = port.limits._replace(total=max(flow_left, 0.0))
+        live = LiveCall(port.sink, limits, on_head=self._note_head, on_shown=on_shown)
+        try:
+            answer = await self._post(replace(call, live=live))
+        except asyncio.CancelledError:  # the runner has left, or the turn's time is over
+            unknown: JsonObject | None = {} if live.has_shown else None
+            self.lost_usage = read_usage(live.usage) or unknown
+            raise
+        finally:
+            self._clock.start()
+
+        if isinstance(answer, ModelResponse) and not live.was_streamed:
+            port.on_json_body()
+        return answer
+
+    def _note_head(self, headers: RunnerHeaders) -> None:
+        """Keep the headers of the reply that may be the first to be shown."""
+        if not self._progress.committed.is_set():
+            self._progress.headers = headers
 
     def _write_request(self, tool_use: ToolUse, hidden: Sequence[bytes]) -> bytes:
         return self._dialect.write_request(self._variants(tool_use), hidden)
@@ -127,6 +207,13 @@ class ModelCalls:
             hidden = self._hidden_for(command, maker)
             request = self._prepared.build(maker)(command.tool_use)
             body = self._dialect.write_request(request, hidden)
+
+        self._usage_maker = ""
+        if self._ports.live is not None:
+            if maker in self._ports.live.usage_refusals:
+                body = self._dialect.without_stream_usage(body)
+            else:
+                self._usage_maker = maker
 
         if not self._ports.reasoning.is_asked_for(maker):
             self._replayable_maker = ""
@@ -155,10 +242,23 @@ class ModelCalls:
         return hidden
 
     def _must_ask_again(self, answer: ProviderResponse) -> bool:
-        """Return whether a request was refused only because it asked for replayable responses.
+        """Return whether a request was refused only for what it need not ask for.
 
-        Then this provider and model are not asked for them any more, so the call may succeed.
+        Then this provider and model are not asked for that any more, so the call may succeed.
         """
+        return self._refuses_usage(answer) or self._refuses_replayable(answer)
+
+    def _refuses_usage(self, answer: ProviderResponse) -> bool:
+        live = self._ports.live
+        if live is None or not self._usage_maker or answer.status not in _REFUSALS:
+            return False
+        if not self._dialect.refuses_stream_usage(answer.body):
+            return False
+
+        live.usage_refusals.note(self._usage_maker)
+        return True
+
+    def _refuses_replayable(self, answer: ProviderResponse) -> bool:
         if not self._replayable_maker or answer.status != HTTPStatus.BAD_REQUEST:
             return False
         if not self._dialect.replay_rules.refuses_replayable(answer.body):
@@ -190,4 +290,11 @@ def _upstream_error(answer: ProviderResponse, now: float) -> ModelFailed:
         content_type=answer.content_type,
         retry_after=answer.retry_after,
         headers=answer.headers,
+    )
+
+
+def _cut_reply(answer: CutReply, now: float) -> ModelFailed:
+    """Pass on the end of a reply that failed when the runner had its beginning."""
+    return ModelFailed(
+        answer.status, answer.code, answer.message, now, body=answer.error, is_cut=answer.is_cut
     )

@@ -27,6 +27,7 @@ from claw_mediate.core.session_id import read_session_id
 from claw_mediate.core.side_requests import find_side_request
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import ToolUse
+from claw_mediate.core.weave import change_hidden, hidden_messages
 from claw_mediate.dialects.base import Additions, RequestVariants
 from claw_mediate.dialects.bodies import insert_hidden_rounds
 from claw_mediate.dialects.model_only import NOT_READ
@@ -97,16 +98,15 @@ class RequestPreparer:
 
         @cache
         def build(maker: str) -> RequestVariants:
-            adapted = {
-                index: dialect.replay_rules.adapt(messages, maker)
-                for index, messages in hidden.items()
-            }
+            adapted = change_hidden(
+                hidden, lambda messages: dialect.replay_rules.adapt(messages, maker)
+            )
             return dialect.build_request(view, catalog, Additions(adapted, text))
 
         # What is built here is cached; of a large body it is built in a thread.
         size = len(view.body)
         await compute(size, partial(build, maker))
-        return PreparedRequest(catalog, build, maker, size, b",".join(hidden.values()))
+        return PreparedRequest(catalog, build, maker, size, hidden_messages(hidden))
 
     async def remind(self, incoming: DialectRequest) -> DialectRequest:
         """Return a request that is not mediated with its hidden rounds.
@@ -115,13 +115,11 @@ class RequestPreparer:
         """
         view, dialect = incoming.view, incoming.dialect
         found = await self._continuity.find_hidden_rounds(incoming, _session(incoming), None)
-        hidden = {
-            index: dialect.replay_rules.adapt(messages, "") for index, messages in found.items()
-        }
+        hidden = change_hidden(found, lambda messages: dialect.replay_rules.adapt(messages, ""))
 
         insert = partial(insert_hidden_rounds, view.body, dialect.transcript, hidden)
         body = await compute(len(view.body), insert)
-        return replace(incoming, view=replace(view, body=body), woven=b",".join(hidden.values()))
+        return replace(incoming, view=replace(view, body=body), woven=hidden_messages(hidden))
 
     def _catalog(self, incoming: DialectRequest) -> ToolCatalog:
         """Return the tools that a request is offered."""
@@ -570,7 +568,10 @@ def _headers_for_model(incoming: DialectRequest) -> list[tuple[str, str]]:
     if has_policy(incoming.agent):
         naming = find_model_headers(own)
         own = [pair for pair in own if pair[0].lower() not in naming]
-    return [*own, ("accept-encoding", "gzip, deflate")]
+
+    # A compressed stream comes in lumps.
+    coding = "identity" if incoming.view.is_live else "gzip, deflate"
+    return [*own, ("accept-encoding", coding)]
 
 
 def _session(incoming: DialectRequest) -> str:

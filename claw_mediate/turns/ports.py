@@ -9,15 +9,17 @@ import msgspec
 
 from claw_mediate.core.observer import NO_OBSERVER, TurnObserver
 from claw_mediate.core.types import ModelResponse, ToolCall, ToolResult
+from claw_mediate.dialects.streams import ReplySink
 from claw_mediate.prompt.build import PromptContext
 from claw_mediate.providers.failover import ModelCall, ModelResult, ProviderFailover
+from claw_mediate.providers.live_reply import FlowLimits
 from claw_mediate.providers.routing import Router
 from claw_mediate.tools.executor import ToolExecutor
 from claw_mediate.turns.budgets import Budgets
 from claw_mediate.turns.continuity import Continuity
 from claw_mediate.turns.kept.provider_objects import Owners
+from claw_mediate.turns.provider_memory import ReplayableReasoning, StreamUsageRefusals
 from claw_mediate.turns.recorder import Recorder
-from claw_mediate.turns.replayable import ReplayableReasoning
 from claw_state.journal import Journal
 
 type Model = Callable[[ModelCall], Awaitable[ModelResult]]
@@ -30,6 +32,17 @@ type Note = Callable[[ModelResponse, Sequence[ToolResult]], Awaitable[None]]
 
 
 async def _note_nothing(_response: ModelResponse, _results: Sequence[ToolResult]) -> None: ...
+
+
+class LivePort(msgspec.Struct, frozen=True):
+    """The place where replies go while they come."""
+
+    sink: ReplySink
+    limits: FlowLimits = FlowLimits()
+    """Those of the whole turn."""
+    on_json_body: Callable[[], None] = lambda: None
+    """Told that the provider answered a request for a stream with one JSON body."""
+    usage_refusals: StreamUsageRefusals = msgspec.field(default_factory=StreamUsageRefusals)
 
 
 class Ports(msgspec.Struct, frozen=True):
@@ -47,6 +60,8 @@ class Ports(msgspec.Struct, frozen=True):
     reasoning: ReplayableReasoning = msgspec.field(default_factory=ReplayableReasoning)
     report: Callable[[str], None] = lambda _: None
     """Told the name of an intervention."""
+    live: LivePort | None = None
+    """Takes the replies of a live turn while they come; None in any other turn."""
 
 
 class Peers(NamedTuple):

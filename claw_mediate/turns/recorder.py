@@ -9,11 +9,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from claw_contract.base import JsonObject
-from claw_contract.history import UsageRecord
+from claw_contract.history import UsageRecord, decode_recorded
 from claw_contract.interventions import CALL_INTERVENTIONS, ROUND_INTERVENTIONS
 from claw_contract.log import CutPlace, EventType, FallbackReason, ModelCallRecord
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.redaction.stream import redact_stream
+from claw_contract.transcript.text import as_object
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.cost import FREE, Cost, ReceivedAnswer
 from claw_mediate.core.http import GONE
@@ -31,13 +32,14 @@ from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.dialects.model_only import NO_DIALECT
 from claw_mediate.providers.failover import (
     BAD_REPLY,
-    BROKE_OFF,
     TIMEOUT,
     TOO_LARGE,
+    CutReply,
     ModelCall,
     ModelResult,
     ProviderResponse,
 )
+from claw_mediate.providers.live_reply import BROKE_OFF, FLOW_SPENT, IDLE
 from claw_mediate.telemetry.event_log import EventLog, encode_json, now_rfc3339, rfc3339
 from claw_mediate.telemetry.history import (
     MAX_BODY_BYTES,
@@ -261,7 +263,10 @@ class Recorder:
         self._log_response(context, result, UsageRecord(), Timings([]), appended)
 
     def bill(self, context: TurnContext, usage: JsonObject, calls: int, status: int) -> UsageRecord:
-        """Add what a turn used to its agent's budget, and return it with its cost."""
+        """Add what a turn used to its agent's budget, and return it with its cost.
+
+        ``status``: of the turn, or ``GONE`` if one of its replies was cut.
+        """
         cost = self._budgets.cost_of_turn(context.provider, context.model, usage, context.admission)
         is_free = cost == _UNKNOWN_COST and _is_free(usage, status)
         self._budgets.settle(
@@ -287,7 +292,7 @@ class Recorder:
         finally:
             # Without a result, the runner has left, or the turn's time is over.
             if result is None or _may_have_cost(result):
-                usage = result.usage if isinstance(result, ModelResponse) else None
+                usage = _usage_of(call, result)
                 self._budgets.note_call(
                     context.provider, context.model, call.body, usage, admission
                 )
@@ -582,7 +587,29 @@ def _may_have_cost(result: ModelResult) -> bool:
         return result.status < HTTPStatus.BAD_REQUEST
     if isinstance(result, ModelResponse):
         return True
-    return result.code in {BROKE_OFF, TOO_LARGE, TIMEOUT, BAD_REPLY}
+    if isinstance(result, CutReply):
+        return True
+    return result.code in {BROKE_OFF, IDLE, FLOW_SPENT, TOO_LARGE, TIMEOUT, BAD_REPLY}
+
+
+def _usage_of(call: ModelCall, result: ModelResult | None) -> JsonObject | None:
+    """Return the usage of a model call.
+
+    Of a live reply without an end it is what its stream told so far. None: nobody will ever know.
+    """
+    if isinstance(result, ModelResponse):
+        return result.usage
+    return read_usage(call.live.usage) if call.live is not None else None
+
+
+def read_usage(usage: bytes | None) -> JsonObject | None:
+    """Return the usage that a stream told; None if it told none that can be read."""
+    if usage is None:
+        return None
+    try:
+        return as_object(decode_recorded(usage))
+    except ValueError:
+        return None
 
 
 def _is_free(usage: JsonObject, status: int) -> bool:

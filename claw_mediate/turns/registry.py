@@ -23,7 +23,7 @@ from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.context import TurnContext
 from claw_mediate.turns.driver import TurnDriver
 from claw_mediate.turns.ports import Ports, TurnParts
-from claw_mediate.turns.replayable import ReplayableReasoning
+from claw_mediate.turns.provider_memory import ReplayableReasoning
 from claw_mediate.turns.run import RunningTurn
 from claw_state.lease import LEASE_SECONDS
 from claw_state.url import StoreError

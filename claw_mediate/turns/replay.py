@@ -168,7 +168,9 @@ class _Peers:
             message = f"the turn goes another way than it went: {self.missing[0]} is not recorded"
             return TransportFailure(NOT_RECORDED, message)
 
-        self.clock = (sum(self._walls[: call.round - 1]) + reply.latency_ms) / 1000
+        # While a reply flowed to the runner, the turn's clock stood still, and so did its rounds'.
+        latency_ms = min([reply.latency_ms, *self._walls[call.round - 1 : call.round]])
+        self.clock = (sum(self._walls[: call.round - 1]) + latency_ms) / 1000
         if reply.status is None:
             reason = reply.body.decode(errors="replace")
             return TransportFailure(str(self._recording.entry.get("error")), reason)

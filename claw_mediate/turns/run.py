@@ -210,7 +210,12 @@ class RunningTurn:
         body = build_error_body(context.request.path, outcome.status, outcome.code, outcome.message)
         body = self._without_names(context.redactor.document(body))
         return TurnResult(
-            outcome.status, ok=False, body=body, code=outcome.code, retry_after=retry_after
+            outcome.status,
+            ok=False,
+            body=body,
+            code=outcome.code,
+            retry_after=retry_after,
+            is_cut=failure is not None and failure.is_cut,
         )
 
     def _without_names(self, error: bytes) -> bytes:
@@ -269,13 +274,15 @@ class RunningTurn:
         latency_ms = round((time.monotonic() - self._started) * 1000)
         unbilled = outcome.usage[self._billed :]
         self._billed += len(unbilled)
+        # A reply without an end is in no journal: a later attempt asks for it, and pays, again.
+        lost = self.driver.lost_usage()
+        paid = (*unbilled, *lost)
+        status = GONE if lost else result.status
         try:
-            usage = self._recorder.bill(
-                self.context, add_usage(unbilled), len(unbilled), result.status
-            )
+            usage = self._recorder.bill(self.context, add_usage(paid), len(paid), status)
         except Exception as error:  # noqa: BLE001 - a provider's odd numbers cost neither the answer nor the line of history
             self._recorder.log_fault(self.context, error)
-            usage = UsageRecord(total_rounds=len(unbilled))
+            usage = UsageRecord(total_rounds=len(paid))
 
         timed = replace(result, latency_ms=latency_ms)
         self._recorder.record_turn(self.context, timed, outcome.rounds, usage)

@@ -81,7 +81,7 @@ def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
 
 
 @st.composite
-def _spoilt(draw: st.DrawFn, document: Body) -> Any:
+def spoilt(draw: st.DrawFn, document: Body) -> Any:
     """Replace or remove one place of the document, or add something to it."""
     made: Any = deepcopy(document)
     *way, last = draw(st.sampled_from([place for place in _places(made) if place]))
@@ -106,7 +106,7 @@ def bodies(draw: st.DrawFn, wire: Wire) -> bytes:
     body: Any = json.loads(wire.reply(draw(_TEXT), draw(CALLS), {}))
     for _ in range(draw(st.integers(0, 2))):
         if isinstance(body, dict) and body:
-            body = draw(_spoilt(body))
+            body = draw(spoilt(body))
     data = json.dumps(body, ensure_ascii=draw(st.booleans())).encode()
     return data[: draw(st.integers(0, len(data)))] if draw(st.integers(0, 9)) == 0 else data
 

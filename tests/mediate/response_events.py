@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from claw_contract.sse import SseEvent
 from claw_mediate.core.reply_events import ReplyEvent
 from claw_mediate.dialects.responses.assemble import ResponseAssembler
+from tests.mediate.any_reply import spoilt
 from tests.mediate.items import NEW, SEARCH
 from tests.wires import Body
 from tests.wires.responses import function_call, message, reasoning, response
@@ -186,6 +187,27 @@ def _text_events(
         yield {"type": f"{kind}.done", member: text}
 
 
+@st.composite
+def damaged_streams(draw: st.DrawFn) -> list[Any]:
+    """Return the events of a response, some of them spoilt, lost, repeated or moved."""
+    cut = by(draw(st.integers(1, 9)))
+    left_out = draw(st.sets(st.sampled_from(LEFT_OUT), max_size=2))
+    events: list[Any] = [*provider_events(draw(REPLIES), cut, left_out=frozenset(left_out))]
+    for _ in range(draw(st.integers(1, 3))):
+        place = draw(st.integers(0, len(events) - 1))
+        event = events.pop(place) if len(events) > 1 else events[0]
+        match draw(st.sampled_from(["spoilt", "lost", "repeated", "moved"])):
+            case "spoilt":
+                spoils = isinstance(event, dict) and event
+                events.insert(place, draw(spoilt(event)) if spoils else event)
+            case "repeated":
+                events.insert(place, event)
+                events.insert(draw(st.integers(0, len(events))), event)
+            case "moved":
+                events.insert(draw(st.integers(0, len(events))), event)
+    return events
+
+
 def sse(event: Any) -> SseEvent:
     """Return an event, as a provider's stream gives it."""
     return SseEvent(json.dumps(event, ensure_ascii=False).encode())
@@ -196,6 +218,21 @@ def assemble(events: Iterator[Body]) -> tuple[ResponseAssembler, list[ReplyEvent
     assembler = ResponseAssembler()
     told = [reply_event for event in events for reply_event in assembler.feed(sse(event))]
     return assembler, told
+
+
+def told_by_channel(events: Sequence[ReplyEvent]) -> dict[tuple[int, str], tuple[str, int]]:
+    """Return the text, and the number of other events, of each channel of each piece.
+
+    Those that no body has are left out.
+    """
+    channels: dict[tuple[int, str], tuple[str, int]] = {}
+    for event in events:
+        if event.kind in {"opening", "end"} or event.channel.startswith("other."):
+            continue
+        text, others = channels.get((event.piece, event.channel), ("", 0))
+        said = (text + event.text, others + (not event.text))
+        channels[event.piece, event.channel] = said
+    return channels
 
 
 def told_texts(events: Sequence[ReplyEvent]) -> list[list[tuple[str, str]]]:

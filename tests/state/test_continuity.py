@@ -10,6 +10,7 @@ from claw_state.continuity import (
     MAX_AGE_SECONDS,
     MAX_BYTES,
     MAX_MARKS,
+    MAX_NAMES,
     MAX_TURNS,
     Anchor,
     ContinuityStore,
@@ -85,6 +86,22 @@ async def test_the_least_recently_used_turns_go_first_and_only_those_of_that_age
     assert await held(store, "other", "x") == [("x", b"11")]
     (evicted,) = await store.find("a", ["t1"])
     assert (evicted.evicted, evicted.messages, evicted.anchor.before) == (True, b"", ("before",))
+    await store.close()
+
+
+@pytest.mark.requirement("store:names", "live:continuity-hides")
+async def test_all_names_of_an_entry_outlive_its_messages(stores: Stores, clock: Clock) -> None:
+    store = stores()
+    names = tuple(f"d+live:hides:{number}" for number in range(MAX_NAMES))
+    await store.save("a", Anchor("x", ("before",), names=names), "", b"11")
+    for number in range(MAX_TURNS):
+        clock.now += 1
+        await keep(store, "a", f"t{number}", b"11")
+
+    for name in (names[0], names[-1]):
+        (entry,) = await store.find("a", [name])
+        assert (entry.evicted, entry.messages) == (True, b"")
+        assert name in entry.anchor.names
     await store.close()
 
 

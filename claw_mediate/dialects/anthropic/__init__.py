@@ -3,8 +3,8 @@
 from typing import Final
 
 from claw_mediate.core.object_ids import MESSAGE_SHAPE
-from claw_mediate.dialects.anthropic import request, response, stream
-from claw_mediate.dialects.base import Dialect, ReplayRules
+from claw_mediate.dialects.anthropic import request, response, split, stream
+from claw_mediate.dialects.base import Dialect
 
 DIALECT: Final = Dialect(
     name="anthropic-messages",
@@ -12,7 +12,8 @@ DIALECT: Final = Dialect(
     id_prefix="msg_",
     transcript="messages",
     answer_shape=MESSAGE_SHAPE,
-    replay_rules=ReplayRules(),
+    replay_rules=split.ThinkingRules(),
+    split_rules=split.SPLIT_RULES,
     keepalive_setting="anthropic",
     read_request=request.read_request,
     build_request=request.build_request,

@@ -62,6 +62,9 @@ _NESTED: Final = {
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"([ \t\r\n]*+:)?+', re.DOTALL)
 """A string of a JSON document; the group is there if it is the name of a member."""
 
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+"""The type of an event that we do not know: it is written as the event's name, in one line."""
+
 _NEVER_CHANGED: Final = frozenset({"id", "type", "role", "model", "content", "usage"})
 """The members of a message that its end does not change."""
 
@@ -98,6 +101,10 @@ class MessageAssembler:
     def is_whole(self) -> bool:
         """True if the message has come to its ``message_stop``."""
         return self._is_whole and self._error is None
+
+    @property
+    def is_over(self) -> bool:
+        return self.is_whole
 
     @property
     def error(self) -> FailedResponseError | None:
@@ -235,6 +242,8 @@ class MessageAssembler:
         block = None if index is None else self._blocks.get(index)
         if block is None or not block.is_open:
             return ()
+        if not _PLAIN_NAME.fullmatch(string_member(members, "type") or ""):
+            raise UnreadableResponseError("an event has no plain name")
         return (block.unknown_event(members),)
 
     def _add_usage(self, usage: Members) -> None:

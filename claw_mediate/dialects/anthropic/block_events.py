@@ -16,6 +16,7 @@ A block starts without what its deltas bring. Blocks of types without deltas sta
 """
 
 from collections.abc import Iterator, Mapping
+from io import StringIO
 from typing import Any, Final
 
 import msgspec
@@ -142,14 +143,17 @@ class BlockBuilder:
 
     def __init__(self) -> None:
         self._members: dict[str, Any] = {}
-        self._texts: dict[str, list[str]] = {}
+        # A text comes in many small parts, each of which would cost ten times its length.
+        self._texts: dict[str, StringIO] = {}
         self._citations: list[Any] = []
 
     def add(self, event: ReplyEvent) -> None:
         """Add the next event of the block, of which the first is its start."""
         match event.channel:
             case "text" | "thinking" | "input" as channel:
-                self._texts.setdefault(channel, []).append(event.text)
+                if channel not in self._texts:
+                    self._texts[channel] = StringIO()
+                self._texts[channel].write(event.text)
             case "start":
                 self._members = {**event.data["content_block"]}
             case "citations":
@@ -166,7 +170,7 @@ class BlockBuilder:
         """Return the members of the block, for ``msgspec.json.encode``."""
         members = {**self._members}
         for channel, parts in self._texts.items():
-            text = "".join(parts)
+            text = parts.getvalue()
             if channel != "input":
                 members[channel] = text
             elif text.strip():

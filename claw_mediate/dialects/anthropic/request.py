@@ -36,6 +36,14 @@ class ContentBlock(msgspec.Struct):
     id: Any = None
     name: Any = None
     input: msgspec.Raw = msgspec.Raw(b"{}")
+    signature: Any = None
+    data: Any = None
+
+    @property
+    def signed_by(self) -> str:
+        """The signature, or the data, that tells a block of thinking; "" for other blocks."""
+        by = {"thinking": self.signature, "redacted_thinking": self.data}.get(self.type)
+        return by if isinstance(by, str) else ""
 
 
 type Content = str | list[ContentBlock] | None
@@ -81,6 +89,14 @@ def call_ids(content: Content) -> Sequence[str]:
     ]
 
 
+def signatures(content: Content) -> Sequence[str]:
+    """Return what makes the thinking of a content known."""
+    if not isinstance(content, list):
+        return ()
+
+    return [block.signed_by for block in content if block.signed_by]
+
+
 class _SentMessage(msgspec.Struct):
     role: Any = ""
     content: msgspec.Raw = ABSENT
@@ -99,6 +115,8 @@ class _Request(msgspec.Struct):
     tool_choice: dict[str, Any] | None = None
     max_tokens: Any = None
     metadata: Any = None
+    output_config: Any = None
+    output_format: Any = None  # Its older form
 
 
 _read_request = msgspec.json.Decoder(_Request)
@@ -136,13 +154,21 @@ def read_request(body: bytes) -> RunnerRequest:
         declared_tools=tuple(name for name in names if isinstance(name, str) and name),
         bypass="tool_choice_none" if forbids_tools else None,
         tool_choice=choice,
-        load_evidence=evidence_reader(messages, _text_parts, _key),
+        load_evidence=evidence_reader(messages, _text_parts, _key, _signatures),
         session_hints=SessionHints(view.metadata),
         user_texts=tuple(filter(None, user_texts)),
         system="\n".join(text_blocks(decode_or_none(read_content, view.system))),
         max_tokens=view.max_tokens if type(view.max_tokens) is int else None,
         prefill_text=_prefill(messages),
+        buffered_reason="structured_output" if _wants_structured_output(view) else None,
     )
+
+
+def _wants_structured_output(view: _Request) -> bool:
+    """Return True if the answer is to be JSON, which a runner parses as it comes."""
+    config = view.output_config
+    asked = config.get("format") if isinstance(config, dict) else None
+    return asked is not None or view.output_format is not None
 
 
 def build_request(
@@ -161,7 +187,9 @@ def build_request(
         changes["messages"] = insert_messages(array_member(body, "messages"), additions.insertions)
     if additions.context:
         changes |= _system_with_context(body, additions.context)
-    if body.value("stream") is not None:
+    if request.is_live:
+        changes["stream"] = b"true"
+    elif body.value("stream") is not None:
         changes["stream"] = b"false"
 
     choices: dict[ToolUse, Changes] = {
@@ -237,6 +265,10 @@ def _released_choice(choice: JsonObject | str | None) -> Changes:
 
 def _text_parts(message: _ReadMessage) -> Sequence[str]:
     return text_blocks(message.content)
+
+
+def _signatures(message: _ReadMessage) -> Sequence[str]:
+    return signatures(message.content)
 
 
 def _prefill(messages: Sequence[_ReadMessage]) -> str | None:

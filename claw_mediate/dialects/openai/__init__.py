@@ -1,9 +1,44 @@
 """The dialect of OpenAI chat completions, ``POST …/chat/completions``."""
 
+from collections.abc import Iterator
 from typing import Final
 
-from claw_mediate.dialects.base import Dialect, ReplayRules
-from claw_mediate.dialects.openai import request, response, stream
+from claw_mediate.dialects.base import (
+    Dialect,
+    Keepalive,
+    ReplayRules,
+    RunnerRequest,
+    StreamOpening,
+)
+from claw_mediate.dialects.openai import request, response, split, stream
+from claw_mediate.dialects.openai.writer import ChatWriter
+from claw_mediate.dialects.streams import OwnOpening
+
+
+def _writer(request: RunnerRequest, opening: StreamOpening | None) -> ChatWriter:
+    """Return a writer that has written the beats of an opening."""
+    if opening is None:
+        return ChatWriter(request, OwnOpening("", "", 0))
+
+    writer = ChatWriter(request, OwnOpening(opening.id, opening.model, opening.created))
+    writer.beat("", "native")
+    return writer
+
+
+def _stream(
+    body: bytes, request: RunnerRequest, opening: StreamOpening | None = None
+) -> Iterator[bytes]:
+    writer = _writer(request, opening)
+    return filter(None, map(writer.write, stream.tell(body, request)))
+
+
+def _keepalive(note: str, kind: Keepalive, opening: StreamOpening) -> bytes:
+    return _writer(RunnerRequest(b"{}", ""), opening).beat(note, kind)
+
+
+def _stream_error(error: bytes, opening: StreamOpening) -> bytes:
+    return _writer(RunnerRequest(b"{}", ""), opening).error(error)
+
 
 DIALECT: Final = Dialect(
     name="openai-chat",
@@ -12,6 +47,7 @@ DIALECT: Final = Dialect(
     transcript="messages",
     answer_shape=None,
     replay_rules=ReplayRules(),
+    split_rules=split.SPLIT_RULES,
     keepalive_setting="openai",
     read_request=request.read_request,
     build_request=request.build_request,
@@ -24,7 +60,9 @@ DIALECT: Final = Dialect(
     summarize=response.summarize,
     response_anchor=response.response_anchor,
     error_body=response.error_body,
-    stream=stream.stream,
-    keepalive=stream.keepalive,
-    stream_error=stream.stream_error,
+    stream=_stream,
+    keepalive=_keepalive,
+    stream_error=_stream_error,
+    without_stream_usage=request.without_stream_usage,
+    refuses_stream_usage=request.refuses_stream_usage,
 )

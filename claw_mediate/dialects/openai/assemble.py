@@ -84,6 +84,10 @@ class ChatAssembler:
         return is_finished and not has_failed
 
     @property
+    def is_over(self) -> bool:
+        return self._is_done and self.is_whole
+
+    @property
     def error(self) -> FailedResponseError | None:
         return self._error
 

@@ -6,16 +6,23 @@ from itertools import takewhile
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from claw_contract.base import JsonObject
 from claw_mediate.core import json_splice
 from claw_mediate.core.continuity import calls_key, text_key
 from claw_mediate.core.json_outline import decode_request_outline
-from claw_mediate.core.json_pieces import copy_span
+from claw_mediate.core.json_pieces import contains, copy_span
 from claw_mediate.core.session_id import SessionHints
 from claw_mediate.core.tool_catalog import OfferedTool, ToolCatalog
 from claw_mediate.core.types import ToolUse
-from claw_mediate.dialects.base import Additions, RequestVariants, RunnerRequest
+from claw_mediate.core.weave import Insert, join_messages
+from claw_mediate.dialects.base import (
+    Additions,
+    BufferedReason,
+    RequestVariants,
+    RunnerRequest,
+)
 from claw_mediate.dialects.bodies import (
     Changes,
     append_text,
@@ -70,7 +77,14 @@ class _Request(msgspec.Struct):
     max_completion_tokens: Any = None
     metadata: Any = None
     prompt_cache_key: Any = None
+    response_format: Any = None
+    modalities: Any = None
 
+
+_STRUCTURED = ("json_schema", "json_object")
+"""Response formats whose text is one JSON document."""
+_STREAM_OPTIONS = "stream_options"
+_INCLUDE_USAGE = "include_usage"
 
 _read_request = msgspec.json.Decoder(_Request)
 _READ = frozenset(_Request.__struct_fields__)
@@ -103,8 +117,25 @@ def read_request(body: bytes) -> RunnerRequest:
         user_texts=tuple(visible_text(message, "\n") for message in user_messages),
         system="\n".join(map(visible_text, system_messages)),
         max_tokens=_integer(view.max_completion_tokens) or _integer(view.max_tokens),
-        uses_functions=bool(view.functions) and not view.tools,
+        uses_functions=_uses_functions(view),
+        buffered_reason=_buffered_reason(view),
     )
+
+
+def _uses_functions(view: _Request) -> bool:
+    return bool(view.functions) and not view.tools
+
+
+def _buffered_reason(view: _Request) -> BufferedReason | None:
+    """Return the reason why a stream can't be told while it comes."""
+    form = view.response_format
+    if isinstance(form, dict) and form.get("type") in _STRUCTURED:
+        return "structured_output"
+    if _uses_functions(view):
+        return "legacy_functions"
+    if isinstance(view.modalities, list) and "audio" in view.modalities:
+        return "audio"
+    return None
 
 
 def _tool_choice(view: _Request) -> JsonObject | str | None:
@@ -160,7 +191,7 @@ def build_request(
         "tools": json_splice.append(array_member(body, "tools"), [*functions, *managed]),
         "functions": None,
         "function_call": None,
-        "stream_options": None,
+        _STREAM_OPTIONS: None,
     }
 
     messages = array_member(body, "messages")
@@ -168,7 +199,9 @@ def build_request(
     if edited != messages:
         changes["messages"] = edited
 
-    if body.value("stream") is not None:
+    if request.is_live:
+        changes |= {"stream": b"true", _STREAM_OPTIONS: _with_usage(body.value(_STREAM_OPTIONS))}
+    elif body.value("stream") is not None:
         changes["stream"] = b"false"
 
     as_requested = _choice_as_requested(body, request.tool_choice, catalog)
@@ -178,6 +211,36 @@ def build_request(
         ToolUse.FORBIDDEN: {"tool_choice": b'"none"'},
     }
     return request_variants(body, changes, choices.__getitem__)
+
+
+def _with_usage(options: bytes | None) -> bytes:
+    """Return the options of a stream that ask for its usage, and keep the runner's others."""
+    runners = b"{}" if options in (None, b"null") else options
+    return json_splice.edit(runners, {_INCLUDE_USAGE: b"true"})
+
+
+def without_stream_usage(body: bytes) -> bytes:
+    """Return the request without the question for a stream's usage, which some providers refuse.
+
+    Without the options it says what it said before, if it had no others. Raise
+    ``JsonSpliceError``.
+    """
+    request = json_splice.Object(body)
+    options = request.value(_STREAM_OPTIONS)
+    if options is None or options[:1] != b"{":
+        return body
+
+    others = json_splice.edit(options, {_INCLUDE_USAGE: None})
+    is_empty = not json_splice.list_members(others)
+    return request.edit({_STREAM_OPTIONS: None if is_empty else others})
+
+
+def refuses_stream_usage(error: bytes) -> bool:
+    """Return True if a provider's error of status 400 or 422 is about the options of a stream.
+
+    Mistral refuses them as ``extra_forbidden`` (BerriAI/litellm#11696, openai/openai-agents#442).
+    """
+    return contains(error, _STREAM_OPTIONS.encode())
 
 
 def add_context(request: RunnerRequest, context: str) -> bytes:
@@ -222,8 +285,8 @@ def _edit_messages(
         return b"[%b]" % first
 
     insertions = dict(additions.insertions)
-    hidden = insertions.get(0)
-    insertions[0] = first if hidden is None else first + b"," + hidden
+    weave = insertions.get(0, Insert(b""))
+    insertions[0] = replace(weave, hidden=join_messages((first, weave.hidden)))
     return insert_messages(messages, insertions, *cuts)
 
 

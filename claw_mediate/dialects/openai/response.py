@@ -166,9 +166,9 @@ def write_response(
     """
     body = response.body
     if terminal:
-        body = _edit_first_choice(body, partial(_without_terminal_call, response), alone=True)
+        body = edit_first_choice(body, partial(_without_terminal_call, response), alone=True)
     elif response.calls and request.uses_functions:
-        body = _edit_first_choice(body, tool_call_as_function)
+        body = edit_first_choice(body, tool_call_as_function)
 
     if usage == response.usage:
         return body
@@ -232,12 +232,10 @@ def _find_message(body: bytes) -> bytes:
 
 def _edit_in_first_choice(body: bytes, changes: Changes) -> bytes:
     """Return the response with these changes of its first choice."""
-    return _edit_first_choice(body, partial(json_splice.edit, changes=changes))
+    return edit_first_choice(body, partial(json_splice.edit, changes=changes))
 
 
-def _edit_first_choice(
-    body: bytes, edit: Callable[[bytes], bytes], *, alone: bool = False
-) -> bytes:
+def edit_first_choice(body: bytes, edit: Callable[[bytes], bytes], *, alone: bool = False) -> bytes:
     """Return the response with its first choice edited; ``alone``: and with no other choice."""
     choices = json_splice.find_members(body, ["choices"])["choices"]
     start, end = json_splice.element_spans(body, choices.start)[0]

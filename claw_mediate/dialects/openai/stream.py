@@ -1,12 +1,24 @@
-"""A finished chat completion as one well-formed stream (docs/spec/mediation.md section 6).
+"""A finished chat completion, told as the events of its reply (docs/spec/mediation.md section 6).
 
-It has one id, the role in the first chunk of a choice only, content in chunks of a few dozen
-characters, tool calls with an index from 0 and arguments in parts, ``finish_reason`` as the
-provider gave it, a usage chunk if the runner asked for one, and ``[DONE]``.
+Content comes in parts of a few dozen characters, calls with their arguments in parts, and
+``finish_reason`` as the provider gave it.
 
-Members that we do not know are sent once and as they are: a message's in its first delta, a
-choice's in its last chunk, and the response's in the first chunk of all, of which ``openai`` in
-Python makes its completion.
+Members that we do not know are told once and as they are: a message's with its opening, a choice's
+with its end, and the response's with the opening of all, of which ``openai`` in Python makes its
+completion.
+
+The events have these members of their chunk in ``data``:
+
+    chunk    those of the chunk itself
+    choice   those of its choice
+    delta    those of its delta; of a text that is told whole, also the text, in the provider's
+               spelling
+    order    the names of the members of the first delta, if events of some of them follow
+    call     those of a part of a call
+    usage    the usage, at the end of all
+
+A reply ends with an event for each choice, which has ``choice``, and one more, which has
+``usage``.
 """
 
 import hashlib
@@ -15,8 +27,9 @@ from typing import Any
 
 import msgspec
 
+from claw_mediate.core.reply_events import EventKind, ReplyEvent
 from claw_mediate.dialects import sse
-from claw_mediate.dialects.base import Keepalive, RunnerRequest, StreamOpening
+from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.dialects.members import (
     Members,
     as_raw,
@@ -25,69 +38,47 @@ from claw_mediate.dialects.members import (
     string_member,
     without_line_breaks,
 )
+from claw_mediate.dialects.openai.assemble import REASONING
+from claw_mediate.dialects.openai.assemble_calls import (
+    FUNCTION_CALL,
+    TOOL_CALLS,
+    call_channel,
+)
 
-_FRAME = ("id", "object", "created", "model", "system_fingerprint", "service_tier")
-"""Members of a response that every chunk repeats."""
-_REASONING = ("reasoning_content", "reasoning")
-"""Members that come before the text, each in one delta.
-
-The SDK of JavaScript knows neither, and would keep only the last of several parts.
-"""
 _TEXTS = ("content", "refusal")
-"""Members that are sent in parts, in the order in which they are shown."""
-_CALLS = ("tool_calls", "function_call")
+"""Members that are sent in parts, in the order in which they are shown.
+
+Reasoning comes before them, and whole: the SDK of JavaScript does not know it, and would keep only
+the last of several parts.
+"""
+_CALLS = (TOOL_CALLS, FUNCTION_CALL)
+_SAYS_NOTHING = (b"null", b'""')
 
 
-def stream(
-    body: bytes, request: RunnerRequest, opening: StreamOpening | None = None
-) -> Iterator[bytes]:
-    """Yield the events of a response. ``opening``: the head of the stream, if it has begun."""
+def tell(body: bytes, _request: RunnerRequest) -> Iterator[ReplyEvent]:
+    """Yield the events of a response."""
     response = split_object(without_line_breaks(body))
-    if opening is not None:
-        response |= _opening_members(opening)
-
     usage = response.pop("usage", b"null")
     choices = [split_object(choice) for choice in split_array(response.pop("choices"))]
     response |= {"object": b'"chat.completion.chunk"', "id": _response_id(response, body)}
 
-    # Every chunk begins with the frame. The first one has all other members of the response, too.
-    frame = _chunk_head({name: response[name] for name in _FRAME if name in response})
-    head = _chunk_head(response)
-    for index, choice in enumerate(choices):
-        for delta in _deltas(split_object(choice["message"])):
-            yield _chunk(head, {"index": index, "delta": delta, "finish_reason": None})
-            head = frame
-        yield _chunk(frame, {**as_raw(_last_members(choice)), "index": index, "delta": {}})
+    for piece, choice in enumerate(choices):
+        message = split_object(choice["message"])
+        first = _first_delta(message)
+        told_later = [name for name, value in first.items() if _says_something(name, value)]
+        opening: dict[str, Any] = {
+            "delta": {name: value for name, value in first.items() if name not in told_later}
+        }
+        if told_later:
+            opening["order"] = tuple(first)
+        if piece == 0:
+            opening["chunk"] = as_raw(response)
+        yield ReplyEvent("opening", piece, opening)
 
-    if request.include_usage:
-        yield sse.event(frame + b'],"usage":' + usage + b"}")
-    yield sse.DONE
+        yield from _tell_message(piece, message, {name: first[name] for name in told_later})
+        yield ReplyEvent("end", piece, {"choice": _last_members(choice, message)})
 
-
-def keepalive(note: str, kind: Keepalive, opening: StreamOpening) -> bytes:
-    """Return a comment, which every SDK skips; of the native kind, a chunk with an empty delta."""
-    return sse.comment(note) if kind == "comment" else _empty_chunk(opening)
-
-
-def stream_error(error: bytes, _opening: StreamOpening) -> bytes:
-    """Return the events of an error that comes after the headers."""
-    return sse.event(error) + sse.DONE
-
-
-def _empty_chunk(opening: StreamOpening) -> bytes:
-    """Return a chunk that says nothing.
-
-    It has a choice, because clients read the first choice of every chunk.
-    """
-    # It needs id and model, too: the SDK of Python keeps the first ones that a stream has, that of
-    # JavaScript the last ones.
-    frame = {**_opening_members(opening), "object": b'"chat.completion.chunk"'}
-    return _chunk(_chunk_head(frame), {"index": 0, "delta": {}, "finish_reason": None})
-
-
-def _opening_members(opening: StreamOpening) -> Members:
-    members = {"id": opening.id, "model": opening.model, "created": opening.created}
-    return split_object(msgspec.json.encode(members))
+    yield ReplyEvent("end", 0, {"usage": msgspec.Raw(usage)})
 
 
 def _response_id(response: Members, body: bytes) -> bytes:
@@ -100,7 +91,94 @@ def _response_id(response: Members, body: bytes) -> bytes:
     return b'"chatcmpl%b"' % digest.encode()
 
 
-def _last_members(choice: Members) -> Members:
+def _first_delta(message: Members) -> dict[str, Any]:
+    """Return the delta that opens a message: its role, and all that is not told in parts."""
+    texts = [name for name in (*_TEXTS, *REASONING) if string_member(message, name)]
+    sent_later = {*_CALLS, *texts}
+    first: dict[str, Any] = {
+        name: msgspec.Raw(value) for name, value in message.items() if name not in sent_later
+    }
+    if string_member(message, "role") is None:
+        first["role"] = "assistant"
+    if "content" in sent_later:
+        first["content"] = ""
+    return first
+
+
+def _says_something(name: str, value: msgspec.Raw | str) -> bool:
+    """Return True if a member of a first delta is more than its head.
+
+    Then it has an event of its own: the opening of a stream may have been shown before, and a
+    hidden reply shows no objects.
+    """
+    return isinstance(value, msgspec.Raw) and name != "role" and bytes(value) not in _SAYS_NOTHING
+
+
+def _tell_message(
+    piece: int, message: Members, others: dict[str, msgspec.Raw]
+) -> Iterator[ReplyEvent]:
+    """Yield the events of a message: other members, reasoning, texts, calls."""
+    for name, value in others.items():
+        text = string_member(message, name)
+        kind: EventKind = "object" if text is None else "content"
+        yield ReplyEvent(kind, piece, {"delta": {name: value}}, name, text or "")
+
+    for name in REASONING:
+        if thought := string_member(message, name):
+            spelled = {"delta": {name: msgspec.Raw(message[name])}}
+            yield ReplyEvent("reasoning", piece, spelled, name, thought)
+
+    for name in _TEXTS:
+        for part in sse.split_text(string_member(message, name) or ""):
+            yield ReplyEvent("content", piece, {}, name, part)
+
+    yield from _tell_calls(piece, message)
+
+
+def _tell_calls(piece: int, message: Members) -> Iterator[ReplyEvent]:
+    for index, raw in enumerate(_tool_calls(message)):
+        yield from _tell_call(piece, call_channel(index), split_object(raw))
+
+    function = message.get(FUNCTION_CALL, b"")
+    if function[:1] == b"{":
+        yield from _tell_function(piece, FUNCTION_CALL, {}, split_object(function))
+
+
+def _tool_calls(message: Members) -> list[bytes]:
+    calls = message.get(TOOL_CALLS, b"")
+    return split_array(calls) if calls[:1] == b"[" else []
+
+
+def _tell_call(piece: int, channel: str, call: Members) -> Iterator[ReplyEvent]:
+    members: dict[str, Any] = as_raw(call)
+    function = call.get("function", b"")
+    if function[:1] != b"{":
+        # A custom call is sent whole: an SDK would keep only the last of several parts.
+        yield ReplyEvent("call", piece, {"call": members}, channel)
+        return
+
+    if not string_member(call, "type"):
+        members["type"] = "function"
+    yield from _tell_function(piece, channel, members, split_object(function))
+
+
+def _tell_function(
+    piece: int, channel: str, call: dict[str, Any], function: Members
+) -> Iterator[ReplyEvent]:
+    """Yield a function with its name first, then its arguments in parts."""
+    call["function"] = {**as_raw(function), "arguments": ""}
+    yield ReplyEvent("call", piece, {"call": call}, channel)
+
+    # Some providers give the arguments as an object.
+    raw = function.get("arguments", b"null")
+    if raw == b"null":
+        return
+    text = string_member(function, "arguments") if raw[:1] == b'"' else raw.decode()
+    for part in sse.split_text(text or ""):
+        yield ReplyEvent("call", piece, {}, f"{channel}.arguments", part)
+
+
+def _last_members(choice: Members, message: Members) -> dict[str, Any]:
     """Return the members of a choice that follow its complete message."""
     rest = {name: value for name, value in choice.items() if name != "message"}
 
@@ -110,82 +188,7 @@ def _last_members(choice: Members) -> Members:
 
     # A stream without a reason counts as broken.
     if not string_member(choice, "finish_reason"):
-        has_calls = bool(_tool_calls(split_object(choice["message"])))
+        has_calls = bool(_tool_calls(message))
         rest["finish_reason"] = b'"tool_calls"' if has_calls else b'"stop"'
 
-    return rest
-
-
-def _deltas(message: Members) -> Iterator[dict[str, Any]]:
-    """Yield the deltas of a message: other members, reasoning, texts, calls."""
-    texts = {name: text for name in _TEXTS if (text := string_member(message, name))}
-    reasoning = {name: message[name] for name in _REASONING if string_member(message, name)}
-    sent_later = {*texts, *reasoning, *_CALLS}
-
-    first: dict[str, Any] = {
-        name: msgspec.Raw(value) for name, value in message.items() if name not in sent_later
-    }
-    if string_member(message, "role") is None:
-        first["role"] = "assistant"
-    if "content" in texts:
-        first["content"] = ""
-    yield first
-
-    for name, thought in reasoning.items():
-        yield as_raw({name: thought})
-
-    for name, text in texts.items():
-        for part in sse.split_text(text):
-            yield {name: part}
-
-    for index, call in enumerate(_tool_calls(message)):
-        yield from _call_deltas(index, split_object(call))
-
-    function = message.get("function_call", b"")
-    if function[:1] == b"{":
-        for parts in _function_deltas(split_object(function)):
-            yield {"function_call": parts}
-
-
-def _tool_calls(message: Members) -> list[bytes]:
-    calls = message.get("tool_calls", b"")
-    return split_array(calls) if calls[:1] == b"[" else []
-
-
-def _call_deltas(index: int, call: Members) -> Iterator[dict[str, Any]]:
-    function = call.get("function", b"")
-    if function[:1] != b"{":
-        # A custom call is sent whole: an SDK would keep only the last of several parts.
-        yield {"tool_calls": [{**as_raw(call), "index": index}]}
-        return
-
-    first, *rest = _function_deltas(split_object(function))
-    members: dict[str, Any] = as_raw(call)
-    if not string_member(call, "type"):
-        members["type"] = "function"
-    yield {"tool_calls": [{**members, "index": index, "function": first}]}
-
-    for part in rest:
-        yield {"tool_calls": [{"index": index, "function": part}]}
-
-
-def _function_deltas(function: Members) -> Iterator[dict[str, Any]]:
-    """Yield a function with its name first, then its arguments in parts."""
-    yield {**as_raw(function), "arguments": ""}
-
-    # Some providers give the arguments as an object.
-    raw = function.get("arguments", b"null")
-    if raw == b"null":
-        return
-    text = string_member(function, "arguments") if raw[:1] == b'"' else raw.decode()
-    for part in sse.split_text(text or ""):
-        yield {"arguments": part}
-
-
-def _chunk_head(frame: Members) -> bytes:
-    """Return the beginning of a chunk, up to its choices."""
-    return msgspec.json.encode(as_raw(frame))[:-1] + b',"choices":['
-
-
-def _chunk(head: bytes, choice: dict[str, Any]) -> bytes:
-    return sse.event(head + msgspec.json.encode(choice) + b"]}")
+    return as_raw(rest)

@@ -26,11 +26,12 @@ from claw_mediate.core.continuity import (
     item_key,
     text_key,
 )
+from claw_mediate.core.shown import signature_digest
 from claw_mediate.dialects.openai.wire_types import text_parts, visible_text
-from claw_mediate.dialects.responses.items import REFERENCE, Item, output_text
+from claw_mediate.dialects.responses.items import REFERENCE, Item, output_text, signatures
 from claw_state.continuity import MAX_NAMES, Anchor
 
-_MAX_IDS: Final = MAX_NAMES // 2  # The other half of the names is for calls and a text
+_MAX_IDS: Final = MAX_NAMES // 4  # As many are for calls, and half for reasoning of hidden rounds
 
 
 def answer_anchor(items: Sequence[Item], before: tuple[str, ...]) -> Anchor:
@@ -57,6 +58,7 @@ def read_evidence(items: Sequence[Item]) -> Evidence:
     anchors: dict[int, Anchor] = {}
     gaps: dict[int, Anchor] = {}
     blocks: dict[int, MessageBlock] = {}
+    signed: dict[int, tuple[str, ...]] = {}
     transcript = Transcript()
 
     compactions = [at for at, item in enumerate(items) if item.kind == "compaction"]
@@ -72,6 +74,9 @@ def read_evidence(items: Sequence[Item]) -> Evidence:
             for place, anchor in _read_block(items[index:end], transcript):
                 anchors[index + place] = anchor
                 blocks[index + place] = block
+            for place in range(index, end):
+                if known_by := signatures(items[place]):
+                    signed[place] = tuple(map(signature_digest, known_by))
             is_unanswered = False
             index = end
             continue
@@ -86,7 +91,7 @@ def read_evidence(items: Sequence[Item]) -> Evidence:
             stretch = index
         index += 1
 
-    return Evidence(anchors, gaps, transcript.before, transcript.earlier, blocks)
+    return Evidence(anchors, gaps, transcript.before, transcript.earlier, blocks, signed)
 
 
 def _block_end(items: Sequence[Item], start: int) -> int:
@@ -118,8 +123,10 @@ def _read_block(items: Sequence[Item], transcript: Transcript) -> Iterator[tuple
 
         anchor = None
         if item.is_message:
-            is_last_message = place == messages[-1]
-            names = (*ids, joined) if joined and is_last_message else ids
+            # The joined text follows what the first message follows. So it goes to that one: before
+            # the last of many messages there are only others of the same answer.
+            is_first_message = place == messages[0]
+            names = (*ids, joined) if joined and is_first_message else ids
             whole = handoff if place < last_call else ""
             anchor = _message_anchor(visible_text(item), transcript, names, whole)
         elif item.is_call:

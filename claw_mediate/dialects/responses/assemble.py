@@ -40,6 +40,7 @@ from claw_mediate.dialects.responses.item_assembler import (
 from claw_mediate.dialects.responses.item_events import ITEM_ADDED, ITEM_DONE
 from claw_mediate.dialects.responses.items import Item, join_items, read_item
 from claw_mediate.dialects.responses.matching import match_items
+from claw_mediate.dialects.responses.stream import begun
 from claw_mediate.dialects.responses.streamed_item import check_count
 
 type _EventMembers = dict[str, Any]
@@ -48,19 +49,8 @@ _OPENINGS: Final = {"response.created", "response.in_progress", "response.queued
 _INCOMPLETE: Final = "response.incomplete"
 _ENDS: Final = {"response.completed", _INCOMPLETE}
 _FAILURES: Final = {"response.failed", "error"}
-_NO_RESPONSE: Final[_EventMembers] = {
-    "output": [],
-    "usage": None,
-    "error": None,
-    "incomplete_details": None,
-}
 
 _decoder = cast("msgspec.json.Decoder[_EventMembers]", msgspec.json.Decoder(dict[str, msgspec.Raw]))
-
-
-def begun(response: Members) -> _EventMembers:
-    """Return the members of a response as they are when its stream begins."""
-    return {**as_raw(response), **_NO_RESPONSE, "status": "in_progress"}
 
 
 class ResponseAssembler:
@@ -79,6 +69,10 @@ class ResponseAssembler:
     @property
     def is_whole(self) -> bool:
         return self._body is not None
+
+    @property
+    def is_over(self) -> bool:
+        return self.is_whole
 
     @property
     def error(self) -> FailedResponseError | None:

@@ -58,6 +58,7 @@ _HOSTED = {
 """Items of tools that the provider runs."""
 TOLD: Final = ("input_messages", "output_messages")
 """Members of vLLM's responses, in a form of its own, with everything its model read and wrote."""
+_ID_PREFIXES = {FUNCTION: "fc", MESSAGE: "msg", REASONING: "rs"}
 _LOCAL = (None, "local")
 """Types of a shell's environment that is the runner's own."""
 
@@ -191,6 +192,21 @@ def tool_name(raw: bytes) -> str | None:
     if name is None:
         return ""
     return name if isinstance(name, str) else None
+
+
+def signatures(item: Item) -> Sequence[str]:
+    """Return what makes an item of reasoning known: its id, and its encrypted content.
+
+    Some runners drop the one, some the other. () for other items.
+    """
+    if item.kind != REASONING:
+        return ()
+    return [each for each in (item.id, item.encrypted_content) if isinstance(each, str) and each]
+
+
+def mint_item_id(kind: str, seed: str, index: int) -> str:
+    """Return an id, of letters and digits, for an item of this type that has none of its own."""
+    return f"{_ID_PREFIXES.get(kind, 'item')}{seed}{index}"
 
 
 def join_items(items: Iterable[bytes]) -> bytes:

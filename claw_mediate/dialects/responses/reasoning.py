@@ -18,15 +18,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from claw_mediate.core import json_splice
+from claw_mediate.core.http import read_error_message
+from claw_mediate.core.reply_events import ReplyEvent
 from claw_mediate.core.types import Round
 from claw_mediate.dialects.base import ReplayRules
 from claw_mediate.dialects.bodies import encode
+from claw_mediate.dialects.responses.item_events import DONE
 from claw_mediate.dialects.responses.items import IMAGE, REASONING, Item, read_item, split_items
 
 # The member of a stored reasoning item that names its provider and model; it is never sent
 _MAKER: Final = "claw_maker"
+_LONELY: Final = "of type 'reasoning' was provided without its required following item"
 _ENCRYPTED: Final = "reasoning.encrypted_content"
 
 
@@ -88,6 +93,18 @@ class ReasoningRules(ReplayRules):
             json_splice.edit(item, {_MAKER: None}) if _read_maker(item) else item for item in items
         )
 
+    def unseal(self, closing: ReplyEvent) -> ReplyEvent:
+        """Return the end of a reasoning item without its encrypted content (``ReplayRules``).
+
+        An item without it is left out of every later request whose provider keeps nothing.
+        """
+        item = closing.data.get("item")
+        if closing.channel != DONE or not isinstance(item, msgspec.Raw):
+            return closing
+
+        bare = json_splice.edit(bytes(item), {"encrypted_content": None})
+        return replace(closing, data={**closing.data, "item": msgspec.Raw(bare)})
+
     def find_losses(self, rounds: Sequence[Round], *, replayed: bool) -> tuple[str, ...]:
         """Return the interventions for images or reasoning that are left out (``ReplayRules``)."""
         for past in rounds:
@@ -128,6 +145,13 @@ class ReasoningRules(ReplayRules):
         return (
             "include" in str(details.param) or "encrypted content" in str(details.message).lower()
         )
+
+    def refuses_reasoning(self, error: bytes) -> bool:
+        """Return True if an error says that reasoning came without the item after it.
+
+        An error about encrypted content is the runner's own to hear.
+        """
+        return _LONELY in read_error_message(error)
 
 
 def _read_maker(item: bytes) -> str:

@@ -83,6 +83,7 @@ class _Request(msgspec.Struct):
     metadata: Any = None
     client_metadata: Any = None
     prompt_cache_key: Any = None
+    text: Any = None
 
     @property
     def messages(self) -> list[Item]:
@@ -132,6 +133,7 @@ def read_request(body: bytes) -> RunnerRequest:
         body=body,
         model=view.model,
         stream=view.stream is True,
+        buffered_reason="structured_output" if _wants_json(view.text) else None,
         declared_tools=tuple(_declared_names(view)),
         declares_elsewhere=needs_kept or loads_tools,
         bypass=_find_bypass(view),
@@ -155,6 +157,12 @@ def read_request(body: bytes) -> RunnerRequest:
             is_bound=is_bound,
         ),
     )
+
+
+def _wants_json(text: Any) -> bool:
+    """Return True if the answer is to be JSON. ``text``: that member of a request."""
+    form = text.get("format") if isinstance(text, dict) else None
+    return isinstance(form, dict) and form.get("type") in {"json_schema", "json_object"}
 
 
 def _check_named_once(body: bytes) -> None:
@@ -294,12 +302,13 @@ def build_request(
     own_types = (_type(tool) for tool in split_items(own_tools))
     is_programmatic = "programmatic_tool_calling" in own_types  # Read up to the first one
     managed = [_wire_tool(tool, is_programmatic) for tool in catalog.offered]
-    changes: Changes = {
-        "tools": json_splice.append(own_tools, managed),
-        "stream_options": None,
-    }
-    if body.value("stream") is not None:
-        changes["stream"] = b"false"
+    changes: Changes = {"tools": json_splice.append(own_tools, managed)}
+    if request.is_live:
+        changes["stream"] = b"true"
+    else:
+        changes["stream_options"] = None
+        if body.value("stream") is not None:
+            changes["stream"] = b"false"
 
     # Rounds need a member that they can go into, even if the runner has none.
     raw_input = body.value("input")

@@ -17,14 +17,12 @@ from msgspec.structs import replace
 
 from claw_contract.base import JsonObject
 from claw_mediate.core import json_splice, tool_result
-from claw_mediate.core.json_outline import MAX_WHOLE_BYTES
 from claw_mediate.core.reinjection import summarize_arguments, summarize_result
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import ModelResponse, Round, ToolCall, ToolResult, UnreadableArguments
 from claw_mediate.dialects.base import (
     MAX_PARTS,
     TERMINAL_TEXT,
-    FailedResponseError,
     ProviderRequest,
     RunnerRequest,
     UnreadableResponseError,
@@ -33,23 +31,22 @@ from claw_mediate.dialects.bodies import Changes, encode, unique_ids
 from claw_mediate.dialects.openai.response import is_object
 from claw_mediate.dialects.openai.wire_types import Function, arguments_text
 from claw_mediate.dialects.responses.anchors import answer_anchor
+from claw_mediate.dialects.responses.echo import ECHOED, echo_changes
+from claw_mediate.dialects.responses.failures import failed_response
 from claw_mediate.dialects.responses.items import (
     CUSTOM,
     FUNCTION,
     IMAGE,
-    MESSAGE,
-    REASONING,
-    TOLD,
     Item,
     check_parts,
     has_answer,
     item_name,
     join_items,
     keep_items,
+    mint_item_id,
     output_text,
     read_item,
     split_items,
-    tool_name,
     write_answer,
 )
 from claw_mediate.dialects.responses.reasoning import (
@@ -61,11 +58,6 @@ from claw_state.continuity import Anchor
 
 _FREE_TEXT = "free text"
 _OUT_OF_TOKENS = "max_output_tokens"
-_FAILED_STATUS = {"rate_limit_exceeded": 429, "insufficient_quota": 402, "server_error": 502}
-_REQUEST_ERRORS = ("invalid", "context", "image", "policy")
-"""Words of those other error codes that are the request's fault."""
-_ECHOED = ("tools", "tool_choice", "instructions", "input", "previous_response_id", *TOLD)
-"""Members in which a response repeats its request."""
 
 
 class _Reason(msgspec.Struct):
@@ -82,21 +74,11 @@ class _Response(msgspec.Struct):
     usage: dict[str, Any] | None = None
 
 
-_READ = frozenset((*_Response.__struct_fields__, *_ECHOED))
+_READ = frozenset((*_Response.__struct_fields__, *ECHOED))
 _ITEM_MEMBERS = ("type", "id", "call_id", "name", "namespace", "arguments")
 _ITEM_MARKS = json_splice.marks(_ITEM_MEMBERS)
 
 
-class _EchoedMembers(msgspec.Struct):
-    """The members of a request that its response repeats, with the API's defaults."""
-
-    tool_choice: msgspec.Raw = msgspec.Raw(b'"auto"')
-    instructions: msgspec.Raw = msgspec.Raw(b"null")
-    input: msgspec.Raw = msgspec.Raw(b"null")
-
-
-_echoed_decoder = msgspec.json.Decoder(_EchoedMembers)
-_DEFAULTS = _EchoedMembers()
 _response_decoder = msgspec.json.Decoder(_Response)
 
 
@@ -177,28 +159,11 @@ def _check_status(view: _Response) -> str:
             reason = view.incomplete_details.reason if view.incomplete_details is not None else None
             return reason if isinstance(reason, str) and reason else "unknown"
         case "failed":
-            raise _failure(view.error)
+            raise failed_response(view.error)
         case status:
             raise UnreadableResponseError(
                 f"the provider's response has the status {str(status)[:32]!r}"
             )
-
-
-def _failure(error: Any) -> FailedResponseError:
-    """Return the error of a response that failed, with a status by its code."""
-    details = error if isinstance(error, dict) else {}
-    code = str(details.get("code") or "server_error")
-    message = str(details.get("message") or "the provider failed")
-
-    if code in _FAILED_STATUS:
-        status = _FAILED_STATUS[code]
-    elif any(word in code for word in _REQUEST_ERRORS):
-        status = 400
-    else:
-        status = 502
-
-    shown = {"message": message, "type": "api_error", "param": None, "code": code}
-    return FailedResponseError(status, encode({"error": shown}))
 
 
 def _read_calls(
@@ -272,7 +237,7 @@ def write_response(
     """
     body = response.parsed or json_splice.Object(response.body)
 
-    changes: Changes = _echo(body, request)
+    changes: Changes = {**echo_changes(body.value, request)}
     if terminal:
         changes |= {"status": b'"completed"', "incomplete_details": b"null"}
     items = _delivered_items(response, terminal=terminal)
@@ -288,39 +253,6 @@ def _delivered_items(response: ModelResponse, *, terminal: bool) -> list[bytes]:
     """Return the items that the runner gets, each with an id."""
     raw = split_items(response.message)
     return _with_ids(_terminal_items(raw) if terminal else raw, response.body)
-
-
-def _echo(body: json_splice.Object, request: RunnerRequest) -> Changes:
-    """Return the changes that make the response repeat the runner's request, and not ours."""
-    changes: Changes = {}
-    tools = body.value("tools")
-    if tools is not None and tools[:1] == b"[":
-        # Tools of other types have no name: "".
-        declared = frozenset(("", *request.declared_tools))
-        changes["tools"] = join_items(
-            tool for tool in split_items(tools) if tool_name(tool) in declared
-        )
-
-    echoed = [name for name in _EchoedMembers.__struct_fields__ if body.value(name) is not None]
-    if echoed:
-        changes |= _read_members(request.body, echoed)
-
-    changes |= {name: b"null" for name in TOLD if body.value(name) is not None}
-    if body.value("previous_response_id") is not None:
-        named = request.kept.previous_response if request.kept is not None else ""
-        changes["previous_response_id"] = encode(named or None)
-
-    return {name: value for name, value in changes.items() if value != body.value(name)}
-
-
-def _read_members(body: bytes, names: Sequence[str]) -> dict[str, bytes]:
-    """Return these members of a request, each with the API's default if it is absent."""
-    if len(body) <= MAX_WHOLE_BYTES:
-        members = _echoed_decoder.decode(body)
-        return {name: bytes(getattr(members, name)) for name in names}
-
-    parsed = json_splice.Object(body)
-    return {name: parsed.value(name) or bytes(getattr(_DEFAULTS, name)) for name in names}
 
 
 def _terminal_items(raw: Sequence[bytes]) -> list[bytes]:
@@ -349,12 +281,9 @@ def _with_ids(raw: Sequence[bytes], body: bytes) -> list[bytes]:
 
     seed = _seed(body)
     for index, view in lacking:
-        item_id = f"{_ID_PREFIXES.get(view.kind, 'item')}{seed}{index}"
+        item_id = mint_item_id(view.kind, seed, index)
         items[index] = json_splice.edit(raw[index], {"id": encode(item_id)})
     return items
-
-
-_ID_PREFIXES = {FUNCTION: "fc", MESSAGE: "msg", REASONING: "rs"}
 
 
 def _seed(body: bytes) -> str:

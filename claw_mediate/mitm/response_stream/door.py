@@ -19,6 +19,7 @@ from mitmproxy import connection, http
 from mitmproxy.proxy.layers import http as layers
 
 from claw_mediate.core.http import RunnerResponse
+from claw_mediate.mitm import ended_connections
 from claw_mediate.mitm.addon_state import AddonState
 from claw_mediate.mitm.flow_state import ChunkSource, state_of
 from claw_mediate.mitm.response_stream import delivery, patches
@@ -99,6 +100,7 @@ class DoorAddon:
         DoorStream.check()
         layers.HttpStream = DoorStream  # type: ignore[misc, assignment]
         patches.install()
+        ended_connections.install()
 
     async def door_chunk(self, flow: http.HTTPFlow) -> None:
         """Pull the next chunk of this flow's response. A slow runner slows its source down."""

@@ -28,6 +28,7 @@ from mitmproxy.utils import human
 
 from claw_mediate.core.http import AnswerCutError
 from claw_mediate.http.large_bodies import MAX_INLINE_BYTES
+from claw_mediate.mitm.ended_connections import take_layer_apart
 from claw_mediate.mitm.flow_state import ChunkSource, FlowState, end_pending, state_of
 from claw_mediate.mitm.gate import guard
 from claw_mediate.mitm.response_stream import delivery, patches
@@ -39,6 +40,8 @@ _PIECE_BYTES = 256 * 1024
 MAX_HELD = 1 << 20
 """Bytes of a response that are held back until it is whole; a longer one goes on as it is."""
 _MULTIPLEXED = (b"h2", b"h3")
+_SWITCHED = 101
+"""The status after which a stream goes on in another protocol."""
 _TRAILERS = layers.RequestTrailers, layers.ResponseTrailers
 _log = logging.getLogger(__name__)
 
@@ -138,6 +141,8 @@ class DoorStream(layers.HttpStream):
 
     _waiting_bytes = 0
     """Bytes of the body that came while a hook was under way or a provider was being connected."""
+    _is_dropped = False
+    """True as soon as HTTP has dropped this stream, so that no event reaches it any more."""
 
     @classmethod
     def check(cls) -> None:
@@ -184,6 +189,9 @@ class DoorStream(layers.HttpStream):
         elif self._waiting_bytes and not self._paused:
             self._waiting_bytes = 0
             patches.set_waiting(self.context.client, self.stream_id, 0)
+
+        if self._is_dropped and not self._paused:
+            take_layer_apart(self)
 
     def state_wait_for_request_headers(self, event: Any) -> _Commands[None]:
         yield from super().state_wait_for_request_headers(event)
@@ -325,6 +333,8 @@ class DoorStream(layers.HttpStream):
     def flow_done(self) -> _Commands[None]:
         delivery.expect(self.flow, self.stream_id)
         yield from super().flow_done()
+        assert self.flow.response is not None
+        self._is_dropped = self.flow.response.status_code != _SWITCHED
         if self.flow.is_replay:
             yield from delivery.note_sent(self.flow.client_conn, self.stream_id)
 

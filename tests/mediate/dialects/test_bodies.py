@@ -10,6 +10,7 @@ import pytest
 
 from claw_mediate.core import json_splice
 from claw_mediate.core.types import ToolUse
+from claw_mediate.core.weave import Insert, Replace, Weave
 from claw_mediate.dialects.base import MAX_MESSAGES, UnreadableRequestError
 from claw_mediate.dialects.bodies import (
     append_text,
@@ -17,7 +18,9 @@ from claw_mediate.dialects.bodies import (
     decode_request,
     encode,
     insert_hidden_rounds,
+    insert_messages,
     request_variants,
+    transcript_messages,
     unique_ids,
 )
 
@@ -32,9 +35,49 @@ DECODER = msgspec.json.Decoder(Conversation)
 @pytest.mark.requirement("loop:handoff-continuity")
 def test_hidden_messages_are_inserted_right_before_their_message() -> None:
     body = b'{"messages":[ {"n":0} , {"n":1}],"a":1e400}'
-    woven = insert_hidden_rounds(body, "messages", {0: b'{"h":0}', 1: b'{"h":1},{"h":2}'})
+    weaves = {0: Insert(b'{"h":0}'), 1: Insert(b'{"h":1},{"h":2}')}
+    woven = insert_hidden_rounds(body, "messages", weaves)
     assert woven == b'{"messages":[ {"h":0},{"n":0} , {"h":1},{"h":2},{"n":1}],"a":1e400}'
     assert insert_hidden_rounds(body, "messages", {}) is body
+
+
+H = b'{"h":0}'
+
+
+@pytest.mark.requirement("live:continuity-split", "wire:byte-fidelity")
+@pytest.mark.parametrize(
+    ("weaves", "woven"),
+    [
+        ({1: Replace(H, b"{}")}, b'[ 0 , {"h":0},{} ,2 ,3]'),
+        ({1: Replace(H, b"")}, b'[ 0 , {"h":0} ,2 ,3]'),
+        ({1: Replace(b"", b"{}")}, b"[ 0 , {} ,2 ,3]"),
+        ({1: Replace(b"", b"")}, b"[ 0 , 2 ,3]"),
+        ({1: Replace(b"", b""), 2: Insert(H)}, b'[ 0 , {"h":0},2 ,3]'),
+        ({0: Replace(b"", b""), 1: Replace(b"", b"")}, b"[ 2 ,3]"),
+        ({3: Replace(b"", b"")}, b"[ 0 , 1 ,2]"),
+        ({2: Replace(b"", b""), 3: Replace(b"", b""), 1: Replace(H, b"")}, b'[ 0 , {"h":0}]'),
+        ({index: Replace(b"", b"") for index in range(4)}, b"[ ]"),
+    ],
+)
+def test_a_message_is_replaced_and_the_others_keep_their_bytes(
+    weaves: dict[int, Weave], woven: bytes
+) -> None:
+    assert insert_messages(b"[ 0 , 1 ,2 ,3]", weaves) == woven
+
+
+@pytest.mark.requirement("live:continuity-split")
+def test_an_edit_of_a_message_that_is_replaced_is_left_out() -> None:
+    messages = b"[0,1,2]"
+    edits = [(1, 2, b"a"), (3, 4, b"b"), (5, 6, b"c")]
+    assert insert_messages(messages, {1: Replace(H, b"{}")}, *edits) == b'[a,{"h":0},{},c]'
+    assert insert_messages(messages, {1: Insert(H)}, *edits) == b'[a,{"h":0},b,c]'
+
+
+@pytest.mark.requirement("live:continuity-split")
+def test_the_messages_of_a_request_are_told_in_their_own_bytes() -> None:
+    assert transcript_messages(b'{"messages":[ {"a" : 1},2 ]}', "messages") == [b'{"a" : 1}', b"2"]
+    assert transcript_messages(b'{"input":"text"}', "input") == []
+    assert transcript_messages(b"{}", "input") == []
 
 
 @pytest.mark.requirement("wire:byte-fidelity")

@@ -91,7 +91,7 @@ class Crossroads:
     async def ask(self, *, again: bool = False, seconds: float = 30.0) -> str:
         """Make one model call of the turn; return its outcome in a word or two."""
         until = asyncio.get_running_loop().time() + seconds
-        call = ModelCall(self.body.encode(), self._read, lambda: again, until, adapt=self.adapt)
+        call = ModelCall(self.body.encode(), self.read, lambda: again, until, adapt=self.adapt)
         match await self.upstream.post(self.route, call):
             case ModelResponse(body) as response:
                 self.response = response
@@ -149,7 +149,7 @@ class Crossroads:
             self.auth.clock += seconds
         await asyncio.sleep(0)
 
-    def _read(self, body: bytes) -> ModelResponse:
+    def read(self, body: bytes) -> ModelResponse:
         return self.dialect.read_response(body, catalog())
 
     def _entry(self, name: str, keys: int, api_format: ApiFormat) -> dict[str, Any]:

@@ -18,6 +18,14 @@ from tests.mediate.made import granted, limits
 
 pytestmark = pytest.mark.requirement("web:replay")
 
+AGENT = Agent(
+    "a",
+    Metadata(service="a", pod="p", type="generic", token=Secret("a:one")),
+    (granted(),),
+    limits(),
+    "digest",
+)
+
 
 @pytest.mark.parametrize("odd", ["1e400", "9" * 5000])
 @pytest.mark.parametrize("whole", [False, True], ids=["of a service", "as the model was told it"])
@@ -33,16 +41,27 @@ async def test_a_turn_is_replayed_whatever_number_a_peer_has_said(odd: str, whol
         {1: _said({"content": None, "tool_calls": calls}), 2: _said({"content": "Done"})},
         {(1, "desk.get"): [_recorded(data, whole=whole)]},
     )
-    agent = Agent(
-        "a",
-        Metadata(service="a", pod="p", type="generic", token=Secret("a:one")),
-        (granted(),),
-        limits(),
-        "digest",
-    )
-    again = await replay_turn(recording, agent, DIALECT)
+    again = await replay_turn(recording, AGENT, DIALECT)
     assert (again.status, again.missing) == (200, ())
     assert again.entry["tool_trace"][0]["tool_calls"][0]["result"]["data"] == odd
+
+
+async def test_a_reply_that_flowed_for_longer_than_its_turn_may_take_costs_no_time_again() -> None:
+    """The clock of a live turn stood still meanwhile: a round's time is that of the clock."""
+    calls = [{"id": "c1", "type": "function", "function": {"name": "desk__get", "arguments": "{}"}}]
+    flowed = _said({"content": None, "tool_calls": calls})._replace(latency_ms=1_200_000)
+    recording = RecordedTurn(
+        {
+            "turn_id": "t1",
+            "tool_trace": [{"round": 1, "wall_time_ms": 9, "tool_calls": [{"name": "desk.get"}]}],
+        },
+        "/v1/chat/completions",
+        json.dumps({"messages": [{"role": "user", "content": "Go"}], "model": "m"}).encode(),
+        {1: flowed, 2: _said({"content": "Done"})},
+        {(1, "desk.get"): [_recorded(b"1")]},
+    )
+    again = await replay_turn(recording, AGENT, DIALECT)
+    assert (again.status, again.missing) == (200, ())
 
 
 def _said(message: dict[str, Any]) -> RecordedResponse:

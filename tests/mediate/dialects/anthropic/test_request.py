@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -260,3 +261,35 @@ def test_an_answer_is_found_again_however_the_runner_spells_it(spelled: Any) -> 
     assert ANTHROPIC_MESSAGES.read_request(
         json.dumps({"messages": again}).encode()
     ).evidence.anchors == {1: anchor}
+
+
+@pytest.mark.requirement("live:anthropic-request")
+@pytest.mark.parametrize("said", [b"true", b"null", b""])
+def test_a_live_request_asks_for_a_stream(said: bytes) -> None:
+    body = b'{"messages":[]%b}' % (b',"stream":' + said if said else b"")
+    request = ANTHROPIC_MESSAGES.read_request(body)
+    live = msgspec.structs.replace(request, is_live=True)
+    build = ANTHROPIC_MESSAGES.build_request
+    for use in ToolUse:
+        made = json.loads(build(live, catalog(GET), Additions())(use).body)
+        assert made["stream"] is True
+        buffered = json.loads(build(request, catalog(GET), Additions())(use).body)
+        assert buffered.get("stream") is (False if said else None)
+
+
+@pytest.mark.requirement("live:anthropic-structured-output")
+@pytest.mark.parametrize(
+    ("member", "reason"),
+    [
+        ("", None),
+        (',"output_config":{"format":{"type":"json_schema","schema":{}}}', "structured_output"),
+        (',"output_format":{"type":"json_schema","schema":{}}', "structured_output"),
+        (',"output_config":{"effort":"low"}', None),
+        (',"output_config":{"format":null}', None),
+        (',"output_config":null,"output_format":null', None),
+        (',"output_config":7', None),
+    ],
+)
+def test_an_answer_that_is_to_be_json_is_buffered(member: str, reason: str | None) -> None:
+    body = f'{{"messages":[],"stream":true{member}}}'.encode()
+    assert ANTHROPIC_MESSAGES.read_request(body).buffered_reason == reason

@@ -85,7 +85,8 @@ def cut(draw: st.DrawFn, body: dict[str, Any]) -> list[SseEvent]:
 
     events.append(chunk({}, choice["finish_reason"]))
     events.append(event({**FRAME, "choices": [], "usage": body["usage"]}))
-    return [*events, DONE]
+    frame = {"id": body["id"]}
+    return [*(event(json.loads(each.data) | frame) for each in events), DONE]
 
 
 def assembled(events: Iterable[SseEvent]) -> tuple[ChatAssembler, list[ReplyEvent]]:

@@ -6,9 +6,11 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from claw_mediate.core.json_splice import JsonSpliceError
 from claw_mediate.core.types import ToolUse
+from claw_mediate.core.weave import Insert
 from claw_mediate.dialects.base import Additions, UnreadableRequestError
 from claw_mediate.dialects.openai import DIALECT as OPENAI_CHAT
 from tests.mediate.made import catalog, granted
@@ -19,7 +21,9 @@ GET = granted("desk.get")
 def offered(body: bytes, woven: dict[int, bytes] | None = None) -> dict[ToolUse, bytes]:
     request = OPENAI_CHAT.read_request(body)
     offer = OPENAI_CHAT.build_request(
-        request, catalog(GET, native=request.declared_tools), Additions(woven or {})
+        request,
+        catalog(GET, native=request.declared_tools),
+        Additions({index: Insert(hidden) for index, hidden in (woven or {}).items()}),
     )
     return {use: offer(use).body for use in ToolUse}
 
@@ -176,3 +180,65 @@ def test_hidden_messages_come_right_before_their_message() -> None:
     assert woven.startswith(
         b'{"messages":[ {"role":"user"} , {"h":1},{"h":2},{"role":"assistant","content":"x"}],"a":1e400'
     )
+
+
+def live_body(**members: Any) -> Any:
+    body = json.dumps({"messages": [], "stream": True, **members}).encode()
+    request = replace(OPENAI_CHAT.read_request(body), is_live=True)
+    offer = OPENAI_CHAT.build_request(request, catalog(GET), Additions({}))
+    return json.loads(offer(ToolUse.AS_REQUESTED).body)
+
+
+@pytest.mark.requirement("live:chat-request")
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        (None, {"include_usage": True}),
+        ({}, {"include_usage": True}),
+        ({"include_usage": False}, {"include_usage": True}),
+        ({"include_obfuscation": False}, {"include_obfuscation": False, "include_usage": True}),
+    ],
+)
+def test_a_live_request_asks_for_a_stream_and_its_usage(options: Any, asked: Any) -> None:
+    body = live_body(stream_options=options)
+    assert body["stream"] is True
+    assert body["stream_options"] == asked
+    assert live_body()["stream_options"] == {"include_usage": True}
+
+    # A provider that refuses the question is asked without it.
+    sent = json.dumps(body).encode()
+    again = json.loads(OPENAI_CHAT.without_stream_usage(sent))
+    rest = {name: value for name, value in asked.items() if name != "include_usage"}
+    assert again.get("stream_options", {}) == rest
+    assert OPENAI_CHAT.without_stream_usage(b'{"a": 1}') == b'{"a": 1}'
+
+
+@pytest.mark.requirement("live:chat-request")
+def test_a_refusal_of_the_usage_names_the_options() -> None:
+    detail = {"type": "extra_forbidden", "loc": ["body", "stream_options"], "input": {}}
+    refusal = json.dumps({"detail": [detail]}).encode()
+    assert OPENAI_CHAT.refuses_stream_usage(refusal)
+    assert not OPENAI_CHAT.refuses_stream_usage(b'{"error":{"message":"max_tokens is too large"}}')
+
+
+@pytest.mark.requirement("live:chat-buffered")
+@pytest.mark.parametrize(
+    ("members", "reason"),
+    [
+        ({}, None),
+        ({"response_format": {"type": "text"}}, None),
+        ({"response_format": None, "modalities": ["text"]}, None),
+        ({"response_format": {"type": "json_object"}}, "structured_output"),
+        ({"response_format": {"type": "json_schema", "json_schema": {}}}, "structured_output"),
+        ({"functions": [{"name": "x"}]}, "legacy_functions"),
+        ({"functions": [{"name": "x"}], "tools": [{"type": "function"}]}, None),
+        ({"modalities": ["text", "audio"]}, "audio"),
+        ({"modalities": "audio", "response_format": "json_object"}, None),
+    ],
+)
+def test_the_reason_why_a_stream_can_not_be_live(
+    members: dict[str, Any], reason: str | None
+) -> None:
+    """Edge 38, and the table of section 1."""
+    body = json.dumps({"messages": [], "stream": True, **members}).encode()
+    assert OPENAI_CHAT.read_request(body).buffered_reason == reason

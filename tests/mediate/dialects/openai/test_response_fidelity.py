@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from claw_mediate.core.types import ToolUse
+from claw_mediate.core.weave import Insert
 from claw_mediate.dialects.base import Additions
 from claw_mediate.dialects.openai import DIALECT as OPENAI_CHAT
 from tests.mediate.made import JSON_TEXT, catalog, granted
@@ -60,7 +61,7 @@ def test_a_request_keeps_its_bytes_but_for_what_is_added(
     request = OPENAI_CHAT.read_request(
         b'{ "functions" : [%b ] , ' % b" ,".join(declared) + asked[2:]
     )
-    hidden = {index: f'{{"hidden":{index}}}'.encode() for index in range(len(said))}
+    hidden = {index: Insert(f'{{"hidden":{index}}}'.encode()) for index in range(len(said))}
     offer = OPENAI_CHAT.build_request(request, NAMES, Additions(hidden))(ToolUse.AS_REQUESTED)
     tools = b",".join(
         [*(b'{"type":"function","function":%b}' % function for function in declared), MANAGED]

@@ -11,11 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from claw_contract.sse import SseEvent
-from claw_mediate.dialects.base import UnreadableResponseError
+from claw_mediate.dialects.base import FailedResponseError, UnreadableResponseError
 from claw_mediate.dialects.members import split_array, split_object
 from claw_mediate.dialects.responses import response as dialect
 from claw_mediate.dialects.responses.assemble import ResponseAssembler
 from claw_mediate.dialects.responses.item_events import tell_item
+from claw_mediate.dialects.responses.request import read_request
+from claw_mediate.dialects.responses.stream import tell
 from tests.mediate.any_reply import CATALOG
 from tests.mediate.items import NEW, SEARCH
 from tests.mediate.response_events import (
@@ -23,8 +25,10 @@ from tests.mediate.response_events import (
     REPLIES,
     assemble,
     by,
+    damaged_streams,
     provider_events,
     sse,
+    told_by_channel,
     told_texts,
 )
 from tests.wires import Body
@@ -99,8 +103,7 @@ def test_a_streamed_reply_has_the_pieces_and_channels_of_its_body(
         for piece, item in enumerate(split_array(split_object(assembler.body())["output"]))
         for event in tell_item(piece, item)
     ]
-    in_any_order = [[sorted(piece) for piece in told_texts(events)] for events in (told, whole)]
-    assert in_any_order[0] == in_any_order[1]
+    assert told_by_channel(told) == told_by_channel(whole)
     if not left_out:
         assert told_texts(told) == told_texts(whole)
 
@@ -168,6 +171,12 @@ def test_a_thought_begins_without_what_only_its_end_may_give_away() -> None:
             [*events_of(message("Hi."))[:-1], events_of(message("Hi."))[4]], id="text behind done"
         ),
         pytest.param(
+            [*events_of(message("Hi."))[:6], events_of(message("Hi."))[4]], id="text behind its end"
+        ),
+        pytest.param(
+            [*events_of(message("Hi."))[:6], events_of(message("Hi."))[5]], id="a text ends twice"
+        ),
+        pytest.param(
             [*events_of(message("Hi."))[:3], {**events_of(message("Hi."))[3], "content_index": 1}],
             id="a part out of place",
         ),
@@ -207,6 +216,24 @@ def test_what_no_strict_client_would_read_is_refused(events: list[Any]) -> None:
 
 
 @pytest.mark.requirement("live:responses-damaged")
+@settings(max_examples=300)
+@given(damaged_streams())
+def test_a_damaged_stream_is_refused_or_says_the_same_as_its_body(events: list[Any]) -> None:
+    assembler, told = ResponseAssembler(), []
+    try:
+        for event in events:
+            told += assembler.feed(sse(event))
+        if assembler.error is not None:
+            assert json.loads(assembler.error.body)["error"]["code"]
+            return
+        body = dialect.read_response(assembler.body(), CATALOG).body
+    except (UnreadableResponseError, FailedResponseError):
+        return
+    request = read_request(b'{"model":"m","input":"Hi"}')
+    assert told_by_channel(told) == told_by_channel(list(tell(body, request)))
+
+
+@pytest.mark.requirement("live:responses-damaged")
 @pytest.mark.parametrize("data", [b'{"type":', b'{"type":"\xff"}', b'"', b"[" * 10_000])
 def test_half_json_and_bytes_that_are_no_text_are_refused(data: bytes) -> None:
     with pytest.raises(UnreadableResponseError):
@@ -231,8 +258,9 @@ def test_a_reply_of_too_many_items_is_refused(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.requirement("live:responses-swallowed")
 def test_keepalives_and_events_of_nobody_tell_nothing() -> None:
-    assembler = ResponseAssembler()
+    assembler = fed(*events_of(reasoning("Hm."))[:6])
     for event in (
+        {"type": "response.reasoning_summary_text.delta", "output_index": 0, "delta": ""},
         {"type": "keepalive", "sequence_number": 3},
         {"type": "codex.rate_limits", "x": 1},
         {"type": "response.hologram.ready", "output_index": 7},

@@ -7,6 +7,9 @@ import json
 import pytest
 from inline_snapshot import snapshot
 
+from claw_mediate.dialects.responses.item_events import tell_item
+from claw_mediate.dialects.responses.reasoning import ReasoningRules
+from claw_mediate.dialects.responses.request import read_request
 from tests.mediate.dialects.responses.test_anchors import resends, thought, user, without
 from tests.mediate.items import BALANCE, answers, types
 from tests.turns.desk import Desk
@@ -120,3 +123,26 @@ async def test_an_error_about_the_runners_own_reasoning_is_passed_on(codex: Desk
     )
     await codex.sends({"items": [thought("Mine.", "rs_a"), message("Hi.", "msg_a"), user("Sure?")]})
     assert (codex.status, len(codex.model.bodies)) == (400, 1)
+
+
+@pytest.mark.requirement("live:responses-reasoning")
+def test_only_the_end_of_a_reasoning_item_is_unsealed() -> None:
+    item = without(thought("Look.", "rs_a"))
+    for event in tell_item(0, json.dumps(item).encode()):
+        bare = ReasoningRules().unseal(event)
+        if event.channel != "done":
+            assert bare is event
+        else:
+            assert json.loads(bytes(bare.data["item"])) == unsealed("rs_a")
+            assert bare.data["type"] == event.data["type"]
+
+
+@pytest.mark.requirement("live:responses-reasoning")
+@pytest.mark.parametrize(
+    ("more", "flows"), [({"store": False}, True), ({"store": True}, False), ({}, False)], ids=str
+)
+def test_reasoning_flows_where_the_provider_keeps_nothing(
+    more: dict[str, bool], flows: bool
+) -> None:
+    request = read_request(json.dumps({"model": "m", "input": "Hi", **more}).encode())
+    assert request.reasoning_flows == flows

@@ -6,10 +6,13 @@ import json
 
 import pytest
 from inline_snapshot import snapshot
+from msgspec.structs import replace
 
 from claw_mediate.core.http import Forward
-from claw_mediate.dialects.base import UnreadableRequestError
+from claw_mediate.core.types import ToolUse
+from claw_mediate.dialects.base import Additions, UnreadableRequestError
 from claw_mediate.dialects.responses import DIALECT
+from tests.mediate.any_reply import CATALOG
 from tests.mediate.items import BALANCE, answers, sent, types
 from tests.turns.desk import Desk
 from tests.turns.scripted import Thought
@@ -228,3 +231,42 @@ def test_a_request_of_fifty_thousand_items_is_read_and_one_more_is_refused() -> 
     DIALECT.read_request(f'{{"model":"m","input":[{items}]}}'.encode())
     with pytest.raises(UnreadableRequestError, match="50000"):
         DIALECT.read_request(f'{{"model":"m","input":[{items},{{}}]}}'.encode())
+
+
+@pytest.mark.requirement("live:responses-request")
+@pytest.mark.parametrize("own", [{}, {"stream": True}, {"stream": False}], ids=str)
+def test_a_live_model_call_streams_and_keeps_the_options_of_the_stream(own: Body) -> None:
+    options = {"include_obfuscation": False}
+    asked = {"model": "m", "input": "Hi", "stream_options": options, **own}
+    request = DIALECT.read_request(json.dumps(asked).encode())
+    sent_bodies = [
+        json.loads(DIALECT.build_request(view, CATALOG, Additions())(ToolUse.AS_REQUESTED).body)
+        for view in (replace(request, is_live=True), request)
+    ]
+    live, buffered = sent_bodies
+    assert (live["stream"], live["stream_options"]) == (True, options)
+    assert buffered.get("stream") == (False if own else None)
+    assert "stream_options" not in buffered
+    others = [
+        {name: value for name, value in body.items() if not name.startswith("stream")}
+        for body in sent_bodies
+    ]
+    assert others[0] == others[1]
+
+
+@pytest.mark.requirement("live:responses-buffered")
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ({"format": {"type": "json_schema", "name": "x", "schema": {}}}, "structured_output"),
+        ({"format": {"type": "json_object"}}, "structured_output"),
+        ({"format": {"type": "text"}, "verbosity": "low"}, None),
+        ({"format": None}, None),
+        ("json_schema", None),
+        (None, None),
+    ],
+    ids=str,
+)
+def test_an_answer_in_json_is_not_told_while_it_comes(text: object, reason: str | None) -> None:
+    asked = {"model": "m", "input": "Hi", "stream": True, "text": text}
+    assert DIALECT.read_request(json.dumps(asked).encode()).buffered_reason == reason

@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_mediate.dialects.base import FailedResponseError, StreamOpening, UnreadableResponseError
+from claw_mediate.dialects.base import FailedResponseError, UnreadableResponseError
 from claw_mediate.dialects.responses import DIALECT
+from claw_mediate.dialects.responses.stream import tell
+from claw_mediate.dialects.responses.writer import ResponseWriter
+from claw_mediate.dialects.streams import OwnOpening
 from tests.mediate.made import catalog, granted
 from tests.turns.desk import Desk, with_tools
 from tests.wires import Body
@@ -111,8 +114,11 @@ def test_any_answer_that_is_delivered_shows_nothing_managed(
     if not terminal and any(call.owner != "native" for call in reply.calls):
         return  # It is answered, and not delivered
     answer = DIALECT.write_response(reply, REQUEST, {**reply.usage, "n": 1}, terminal=terminal)
-    for opening in (None, StreamOpening("resp_early", "m", 1, beats=2)):
-        for shown in (answer, b"".join(DIALECT.stream(answer, REQUEST, opening))):
+    for beats in (0, 2):
+        writer = ResponseWriter(REQUEST, OwnOpening("resp_early", "m", 1))
+        beaten = b"".join(writer.beat("", "native") for _ in range(beats))
+        streamed = beaten + b"".join(map(writer.write, tell(answer, REQUEST)))
+        for shown in (answer, streamed):
             assert not [word for word in SECRET if word in shown]
 
 

@@ -6,15 +6,21 @@ import json
 from dataclasses import replace
 
 import pytest
-from msgspec import structs
+from hypothesis import given, settings
 
-from claw_mediate.dialects.base import StreamOpening
-from claw_mediate.dialects.responses import DIALECT
+from claw_mediate.dialects.responses.request import read_request
+from claw_mediate.dialects.responses.stream import tell
+from claw_mediate.dialects.responses.writer import ResponseWriter
+from claw_mediate.dialects.streams import OwnOpening
 from tests.mediate.items import NEW, PATCH, SEARCH, answers, streamed
 from tests.mediate.openai_sdk import final_response
+from tests.mediate.response_events import REPLIES, assemble, by, provider_events, told_texts
 from tests.turns.desk import Desk
-from tests.wires import responses
+from tests.wires import Body, responses
 from tests.wires.responses import function_call, message, reasoning, response
+
+REQUEST = read_request(b'{"model":"m","input":"Hi","stream":true,"store":false}')
+OPENING = OwnOpening("resp_turn1", "gpt-test", 7)
 
 
 @pytest.mark.requirement("responses:stream")
@@ -71,18 +77,19 @@ async def test_items_of_every_type_stream_as_the_strict_sdk_reads_them(codex: De
 @pytest.mark.requirement("responses:keepalive")
 @pytest.mark.parametrize("beats", [1, 3])
 def test_a_stream_that_keepalives_opened_goes_on_under_its_id_and_numbers(beats: int) -> None:
-    opening = StreamOpening("resp_turn1", "gpt-test", 7)
+    writer = ResponseWriter(REQUEST, OPENING)
     early = b""
-    for beat in range(beats):
-        early += DIALECT.keepalive("note", "comment", opening)
-        early += DIALECT.keepalive("note", "native", structs.replace(opening, beats=beat))
-    opened = structs.replace(opening, beats=beats)
-    request = DIALECT.read_request(b'{"model":"m","input":"Hi","stream":true,"store":false}')
+    for _ in range(beats):
+        early += writer.beat("note", "comment") + writer.beat("note", "native")
     body = json.dumps(response(message("Hello.")), separators=(",", ":")).encode()
-    whole = early + b"".join(DIALECT.stream(body, request, opened))
+    whole = early + b"".join(map(writer.write, tell(body, REQUEST)))
     assert json.loads(responses.assembled(whole))["id"] == "resp_turn1"
     assert final_response(whole).output_text == "Hello."
-    error = early + DIALECT.stream_error(b'{"error":{"code":"x","message":"no"}}', opened)
+
+    writer = ResponseWriter(REQUEST, OPENING)
+    for _ in range(beats):
+        writer.beat("note", "native")
+    error = early + writer.error(b'{"error":{"code":"x","message":"no"}}')
     assert responses.stream_error(error) is not None
 
 
@@ -117,7 +124,7 @@ def test_an_error_in_a_stream_comes_after_its_opening_with_a_known_code(
     code: str, told: tuple[str, str]
 ) -> None:
     body = json.dumps({"error": {"code": code, "message": "no"}}).encode()
-    stream = DIALECT.stream_error(body, StreamOpening("resp_turn1", "gpt-test", 7))
+    stream = ResponseWriter(REQUEST, OPENING).error(body)
     created, error, failed = [
         json.loads(line[6:]) for line in stream.decode().split("\n") if line.startswith("data: ")
     ]
@@ -128,3 +135,27 @@ def test_an_error_in_a_stream_comes_after_its_opening_with_a_known_code(
     ]
     assert (error["code"], error["message"]) == told
     assert (failed["response"]["error"]["code"], failed["response"]["error"]["message"]) == told
+
+
+@pytest.mark.requirement("live:responses-channels")
+@settings(max_examples=100)
+@given(REPLIES)
+def test_a_body_is_told_as_the_stream_that_brought_it(reply: Body) -> None:
+    assembler, streamed_events = assemble(provider_events(reply, by(5)))
+    told = list(tell(assembler.body(), REQUEST))
+    assert told_texts(told) == told_texts(streamed_events)
+    assert [told[0].kind, told[-1].kind] == ["opening", "end"]
+    assert [event.kind for event in told if not event.text] == [
+        event.kind
+        for event in streamed_events
+        if not event.text and not event.channel.startswith("other.")
+    ]
+
+
+@pytest.mark.requirement("responses:stream")
+def test_a_text_is_told_in_parts_and_a_response_without_an_id_gets_one() -> None:
+    body = json.dumps({**response(message("word " * 100)), "id": ""}, indent=1).encode()
+    opening, *told, end = tell(body, REQUEST)
+    assert len([event for event in told if event.text]) > 5
+    assert opening.data["id"] == end.data["id"]
+    assert bytes(end.data["id"]).startswith(b'"resp_')
