@@ -127,14 +127,16 @@ class ItemAssembler(StreamedItem):
             if is_new and form.suffix != "added":
                 yield self._begin_part(form, name, index)
 
+        text = read_text(members.pop("delta", NULL)) if form.text == "delta" else ""
+        if form.text == "delta" and not text:
+            return
+
         ended_by = channel if is_closing(channel) else f"{channel}.done"
         if self.has_told(ended_by):
             raise UnreadableResponseError("a text of the provider's stream goes on behind its end")
 
-        if form.text == "delta":
-            text = read_text(members.pop("delta", NULL))
-            if text:
-                yield self._tell(channel, name, members, text)
+        if text:
+            yield self._tell(channel, name, members, text)
         elif form.suffix == "added":
             yield from self._take_part(channel, name, members)
         else:

@@ -150,8 +150,13 @@ class ResponseWriter:
         """Return the first event of a stream, which gives the response its id."""
         response |= self._echo(response)
         self._id = _text(response.get("id")) or self._own.id
-        self._response = {**response, "id": self._id}
+        self._response = self._with_own_id(response)
         return self._lifecycle("response.created")
+
+    def _with_own_id(self, response: _Members) -> _Members:
+        """Return a response under the id of the stream, spelled as the provider spells it."""
+        is_own = _text(response.get("id")) == self._id
+        return response if is_own else {**response, "id": self._id}
 
     def _own_response(self) -> _Members:
         """Return a response as it is when a stream begins that no reply has begun."""
@@ -227,7 +232,7 @@ class ResponseWriter:
 
         stated = response.get("output")
         output = self._output(bytes(stated) if isinstance(stated, msgspec.Raw) else b"")
-        whole = {**response, "id": self._id, "output": msgspec.Raw(output)}
+        whole = {**self._with_own_id(response), "output": msgspec.Raw(output)}
         name = _TERMINAL.get(status, "response.completed")
         return self._event(name, {"response": whole})
 
@@ -248,8 +253,8 @@ class ResponseWriter:
         stated = parsed.value("output") or b""
         output = self._output(stated)
         changes = {} if output == stated else {"output": output}
-        named = parsed.value("id")
-        if self._id and named != msgspec.json.encode(self._id):
+        stated_id = msgspec.Raw(parsed.value("id") or b"null")
+        if self._id and _text(stated_id) != self._id:
             changes["id"] = msgspec.json.encode(self._id)
         return parsed.edit(changes) if changes else body
 

@@ -258,8 +258,9 @@ def test_a_reply_of_too_many_items_is_refused(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.requirement("live:responses-swallowed")
 def test_keepalives_and_events_of_nobody_tell_nothing() -> None:
-    assembler = ResponseAssembler()
+    assembler = fed(*events_of(reasoning("Hm."))[:6])
     for event in (
+        {"type": "response.reasoning_summary_text.delta", "output_index": 0, "delta": ""},
         {"type": "keepalive", "sequence_number": 3},
         {"type": "codex.rate_limits", "x": 1},
         {"type": "response.hologram.ready", "output_index": 7},

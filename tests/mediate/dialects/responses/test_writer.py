@@ -377,10 +377,12 @@ def test_an_answer_has_all_that_was_shown_and_is_told_again_with_the_same_pieces
 @pytest.mark.requirement("live:responses-answer")
 def test_the_answer_of_one_reply_keeps_its_bytes() -> None:
     body = json.dumps(response(message("Hi."), SEARCH), indent=1).encode()
-    made = writer()
-    for event in tell(body, ASKED):
-        made.write(event)
-    assert made.answer(body) == body
+    for spelled in (body, body.replace(b"resp_1", rb"resp\u005f1")):
+        made = writer()
+        stream = b"".join(map(made.write, tell(spelled, ASKED)))
+        assert made.id == "resp_1"
+        assert made.answer(spelled) == spelled
+        assert stream.count(rb'"id":"resp\u005f1"') == 3 * (spelled != body)
 
 
 @pytest.mark.requirement("live:responses-reasoning")
