@@ -16,7 +16,13 @@ from claw_mediate.core.split import SplitRules
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import ModelResponse, Round, ToolUse
 from claw_mediate.core.weave import Weaves
+
+# Exported: callers catch it as this module's error.
+from claw_mediate.dialects.errors import (
+    FailedResponseError as FailedResponseError,  # noqa: PLC0414
+)
 from claw_mediate.dialects.kept import KeptReferences
+from claw_mediate.dialects.streams import Assembler, OwnOpening, StreamWriter
 from claw_state.continuity import Anchor
 
 MAX_MESSAGES = 50_000  # A request with more is no conversation
@@ -36,18 +42,6 @@ class UnreadableRequestError(ValueError):
 
 class UnreadableResponseError(ValueError):
     """The provider's body is not a response of this dialect."""
-
-
-class FailedResponseError(Exception):
-    """A response with status 200 that tells of a failure.
-
-    It is treated as a response with this status and this error body.
-    """
-
-    def __init__(self, status: int, body: bytes) -> None:
-        super().__init__(f"the response tells of a failure with status {status}")
-        self.status = status
-        self.body = body
 
 
 class ResentItems(NamedTuple):
@@ -164,20 +158,9 @@ class ProviderRequest(msgspec.Struct, frozen=True):
         return join_pieces([self.head, comma, b",".join(messages), self.tail])
 
 
-class StreamOpening(msgspec.Struct, frozen=True):
-    """The head of a stream that begins before its response is there."""
-
-    id: str  # Of the response, in the whole stream
-    model: str
-    created: int
-    beats: int = 0  # Keepalives of the native kind that were sent before
-
-
 type RequestVariants = Callable[[ToolUse], ProviderRequest]
 """Returns the request with the managed tools, for a use of tools."""
 
-
-type Keepalive = Literal["comment", "native"]
 
 TERMINAL_TEXT = "Done."
 """The text of a turn that a tool ended, if the model said nothing.
@@ -277,16 +260,6 @@ class ResponseAnchor(Protocol):
         """Return the anchor by which this response's hidden rounds are found again."""
 
 
-class WriteStream(Protocol):
-    def __call__(
-        self, body: bytes, request: RunnerRequest, opening: StreamOpening | None = None, /
-    ) -> Iterator[bytes]:
-        """Yield a body of ``write_response`` as one well-formed stream of events.
-
-        ``opening``: the head of the stream, if it has begun already.
-        """
-
-
 def _leave_as_it_is(body: bytes) -> bytes:
     return body
 
@@ -336,11 +309,12 @@ class Dialect:
     error_body: Callable[[bytes], bytes | None]
     """Returns a provider's error body as one line of JSON; None if it has not the shape."""
 
-    stream: WriteStream
-    keepalive: Callable[[str, Keepalive, StreamOpening], bytes]
-    """Returns an event that only says that the turn is alive: of a note, and of a kind."""
-    stream_error: Callable[[bytes, StreamOpening], bytes]
-    """Returns the events of an error that comes after the headers. It is given an error body."""
+    tell: Callable[[bytes, RunnerRequest], Iterator[ReplyEvent]]
+    """Returns the events of a body of ``write_response``."""
+    writer: Callable[[RunnerRequest, OwnOpening], StreamWriter]
+    """Returns the writer of a new stream."""
+    assembler: Callable[[], Assembler]
+    """Returns what puts a provider's stream together."""
 
     without_stream_usage: Callable[[bytes], bytes] = _leave_as_it_is
     """Returns a request for a stream that does not ask for its usage."""

@@ -4,14 +4,14 @@ Both speak ``ReplyEvent``. Buffered answers are told as events of their body, so
 has one writer.
 """
 
-from collections.abc import Sequence
-from typing import Literal, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, Literal, Protocol
 
 import msgspec
 
 from claw_contract.sse import SseEvent
 from claw_mediate.core.reply_events import ReplyEvent
-from claw_mediate.dialects.base import FailedResponseError
+from claw_mediate.dialects.errors import FailedResponseError
 
 type Keepalive = Literal["comment", "native"]
 
@@ -25,6 +25,10 @@ class OwnOpening(msgspec.Struct, frozen=True):
     id: str
     model: str
     created: int  # Seconds since 1970
+
+
+NO_OPENING: Final = OwnOpening("", "", 0)
+"""The opening of a stream that never needs one of ours."""
 
 
 class StreamWriter(Protocol):
@@ -123,3 +127,24 @@ class ReplySink(Protocol):
     @property
     def has_shown(self) -> bool:
         """True if the runner has something of this reply, so that it can't be asked for again."""
+
+
+class StreamedDialect[R](Protocol):
+    """A dialect (``base.Dialect``), as far as its streams go; ``R`` is a runner's request."""
+
+    @property
+    def tell(self) -> Callable[[bytes, R], Iterator[ReplyEvent]]: ...
+
+    @property
+    def writer(self) -> Callable[[R, OwnOpening], StreamWriter]: ...
+
+
+def write_stream[R](
+    dialect: StreamedDialect[R], body: bytes, request: R, own: OwnOpening = NO_OPENING
+) -> Iterator[bytes]:
+    """Yield a body of ``write_response`` as one well-formed stream of events.
+
+    ``own`` is not needed for it: a body tells how its stream begins.
+    """
+    writer = dialect.writer(request, own)
+    return filter(None, map(writer.write, dialect.tell(body, request)))

@@ -12,7 +12,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, I
 from msgspec.structs import replace
 
 from claw_mediate.core.http import Keepalive, RunnerResponse, build_error_body, respond
-from claw_mediate.dialects.base import Dialect, RunnerRequest, StreamOpening
+from claw_mediate.dialects.base import Dialect, RunnerRequest
+from claw_mediate.dialects.streams import OwnOpening, write_stream
 from claw_mediate.settings import Pace
 from claw_mediate.turns.context import TurnContext, TurnResult
 from claw_mediate.turns.run import RunningTurn
@@ -122,7 +123,7 @@ def stored_response(
         return respond(stored.status, stored.body, stored.content_type)
 
     async def chunks() -> AsyncIterator[bytes]:
-        for events in _batches(dialect.stream(stored.body, view, None)):
+        for events in _batches(write_stream(dialect, stored.body, view)):
             yield events
 
     return RunnerResponse(200, _STREAM, chunks(), streaming=True)
@@ -143,7 +144,9 @@ async def _events(running: RunningTurn, pace: Pace) -> AsyncGenerator[bytes]:
     context, progress, task = running.context, running.driver.progress, running.task
     dialect = context.dialect
     own_id = dialect.id_prefix + context.turn_id.removeprefix("turn_")
-    opening = StreamOpening(own_id, context.view.model, int(time.time()))
+    own = OwnOpening(own_id, context.view.model, int(time.time()))
+    writer = dialect.writer(context.view, own)
+    has_announced = False  # True if a native keepalive was sent
 
     is_auto = pace.kind == "auto"
     interval = None if pace.kind == "off" else pace.every
@@ -152,27 +155,27 @@ async def _events(running: RunningTurn, pace: Pace) -> AsyncGenerator[bytes]:
         now = time.monotonic()
         note = progress.note(names_tools=pace.names_tools)
         if pace.kind in {"native", "auto"} and now >= next_event:
-            beat = dialect.keepalive(note, "native", opening)
+            beat = writer.beat(note, "native")
             # The first one announces the answer's id, and must arrive.
-            yield Keepalive(beat) if opening.beats else beat
-            opening = replace(opening, beats=opening.beats + 1)
+            yield Keepalive(beat) if has_announced else beat
+            has_announced = True
             next_event = now + (_EVENT_SECONDS if is_auto else 0)
         elif pace.kind in {"comment", "auto"}:
-            yield Keepalive(dialect.keepalive(note, "comment", opening))
+            yield Keepalive(writer.beat(note, "comment"))
 
         await asyncio.wait([task], timeout=interval)
 
     result = task.result()
     if not result.ok:
-        yield dialect.stream_error(_error_event(context, result), opening)
+        yield writer.error(_error_event(context, result))
         return
 
     # A native keepalive has told the runner an id before the provider's was known.
-    if opening.beats and result.kept is not None:
-        await running.save_under(opening.id, result.kept)
-    known_opening = opening if opening.beats else None
-    for events in _batches(dialect.stream(result.body, context.view, known_opening)):
-        yield events
+    if has_announced and result.kept is not None:
+        await running.save_under(own.id, result.kept)
+    events = map(writer.write, dialect.tell(result.body, context.view))
+    for batch in _batches(filter(None, events)):
+        yield batch
 
 
 def _batches(events: Iterable[bytes]) -> Iterator[bytes]:

@@ -4,6 +4,7 @@ from typing import Final
 
 from claw_mediate.core.object_ids import MESSAGE_SHAPE
 from claw_mediate.dialects.anthropic import request, response, split, stream
+from claw_mediate.dialects.anthropic.assemble import MessageAssembler
 from claw_mediate.dialects.base import Dialect
 
 DIALECT: Final = Dialect(
@@ -26,7 +27,7 @@ DIALECT: Final = Dialect(
     summarize=response.summarize,
     response_anchor=response.response_anchor,
     error_body=response.error_body,
-    stream=stream.stream,
-    keepalive=stream.keepalive,
-    stream_error=stream.stream_error,
+    tell=stream.tell,
+    writer=stream.MessageWriter,
+    assembler=MessageAssembler,
 )

@@ -22,7 +22,7 @@ from claw_mediate.dialects.anthropic.block_events import (
     start_events,
     stop_event,
 )
-from claw_mediate.dialects.base import Keepalive, RunnerRequest, StreamOpening
+from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.dialects.members import (
     as_raw,
     split_array,
@@ -30,7 +30,7 @@ from claw_mediate.dialects.members import (
     string_member,
     without_line_breaks,
 )
-from claw_mediate.dialects.streams import OwnOpening
+from claw_mediate.dialects.streams import Keepalive, OwnOpening
 
 _PING: Final = sse.event(b'{"type":"ping"}', "ping")
 _FINAL_MEMBERS: Final = ("stop_reason", "stop_sequence")
@@ -187,24 +187,6 @@ class MessageWriter:
         if name in _FINAL_MEMBERS or name in _START_MEMBERS or name not in self._opening:
             return False
         return msgspec.json.encode(self._opening[name]) == msgspec.json.encode(value)
-
-
-def stream(
-    body: bytes, request: RunnerRequest, _opening: StreamOpening | None = None
-) -> Iterator[bytes]:
-    """Yield the events of a response."""
-    writer = MessageWriter(request, OwnOpening("", request.model, 0))
-    return map(writer.write, tell(body, request))
-
-
-def keepalive(note: str, kind: Keepalive, _opening: StreamOpening) -> bytes:
-    """Return an event that only says that the turn is alive."""
-    return sse.comment(note) if kind == "comment" else _PING
-
-
-def stream_error(error: bytes, _opening: StreamOpening) -> bytes:
-    """Return the event of an error that comes after the headers."""
-    return sse.event(error, "error")
 
 
 def _with_counts(usage: object) -> dict[str, Any]:

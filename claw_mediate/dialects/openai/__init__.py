@@ -1,44 +1,11 @@
 """The dialect of OpenAI chat completions, ``POST …/chat/completions``."""
 
-from collections.abc import Iterator
 from typing import Final
 
-from claw_mediate.dialects.base import (
-    Dialect,
-    Keepalive,
-    ReplayRules,
-    RunnerRequest,
-    StreamOpening,
-)
+from claw_mediate.dialects.base import Dialect, ReplayRules
 from claw_mediate.dialects.openai import request, response, split, stream
+from claw_mediate.dialects.openai.assemble import ChatAssembler
 from claw_mediate.dialects.openai.writer import ChatWriter
-from claw_mediate.dialects.streams import OwnOpening
-
-
-def _writer(request: RunnerRequest, opening: StreamOpening | None) -> ChatWriter:
-    """Return a writer that has written the beats of an opening."""
-    if opening is None:
-        return ChatWriter(request, OwnOpening("", "", 0))
-
-    writer = ChatWriter(request, OwnOpening(opening.id, opening.model, opening.created))
-    writer.beat("", "native")
-    return writer
-
-
-def _stream(
-    body: bytes, request: RunnerRequest, opening: StreamOpening | None = None
-) -> Iterator[bytes]:
-    writer = _writer(request, opening)
-    return filter(None, map(writer.write, stream.tell(body, request)))
-
-
-def _keepalive(note: str, kind: Keepalive, opening: StreamOpening) -> bytes:
-    return _writer(RunnerRequest(b"{}", ""), opening).beat(note, kind)
-
-
-def _stream_error(error: bytes, opening: StreamOpening) -> bytes:
-    return _writer(RunnerRequest(b"{}", ""), opening).error(error)
-
 
 DIALECT: Final = Dialect(
     name="openai-chat",
@@ -60,9 +27,9 @@ DIALECT: Final = Dialect(
     summarize=response.summarize,
     response_anchor=response.response_anchor,
     error_body=response.error_body,
-    stream=_stream,
-    keepalive=_keepalive,
-    stream_error=_stream_error,
+    tell=stream.tell,
+    writer=ChatWriter,
+    assembler=ChatAssembler,
     without_stream_usage=request.without_stream_usage,
     refuses_stream_usage=request.refuses_stream_usage,
 )

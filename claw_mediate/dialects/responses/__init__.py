@@ -1,42 +1,14 @@
 """The dialect of OpenAI Responses, ``POST …/responses`` (docs/spec/responses.md)."""
 
-from collections.abc import Iterator
 from typing import Final
 
 from claw_mediate.core.object_ids import RESPONSE_SHAPE
-from claw_mediate.dialects.base import Dialect, Keepalive, RunnerRequest, StreamOpening
+from claw_mediate.dialects.base import Dialect
 from claw_mediate.dialects.openai.response import error_body
 from claw_mediate.dialects.responses import request, response, split, stream
+from claw_mediate.dialects.responses.assemble import ResponseAssembler
 from claw_mediate.dialects.responses.reasoning import ReasoningRules
 from claw_mediate.dialects.responses.writer import ResponseWriter
-from claw_mediate.dialects.streams import OwnOpening
-
-
-def _writer(request: RunnerRequest, opening: StreamOpening | None) -> ResponseWriter:
-    """Return a writer that has written the beats of an opening."""
-    own = OwnOpening("", "", 0)
-    if opening is not None:
-        own = OwnOpening(opening.id, opening.model, opening.created)
-    writer = ResponseWriter(request, own)
-    for _ in range(opening.beats if opening is not None else 0):
-        writer.beat("", "native")
-    return writer
-
-
-def _stream(
-    body: bytes, request: RunnerRequest, opening: StreamOpening | None = None
-) -> Iterator[bytes]:
-    writer = _writer(request, opening)
-    return filter(None, map(writer.write, stream.tell(body, request)))
-
-
-def _keepalive(note: str, kind: Keepalive, opening: StreamOpening) -> bytes:
-    return _writer(RunnerRequest(b"{}", ""), opening).beat(note, kind)
-
-
-def _stream_error(error: bytes, opening: StreamOpening) -> bytes:
-    return _writer(RunnerRequest(b"{}", ""), opening).error(error)
-
 
 DIALECT: Final = Dialect(
     name="openai-responses",
@@ -58,7 +30,7 @@ DIALECT: Final = Dialect(
     summarize=response.summarize,
     response_anchor=response.response_anchor,
     error_body=error_body,
-    stream=_stream,
-    keepalive=_keepalive,
-    stream_error=_stream_error,
+    tell=stream.tell,
+    writer=ResponseWriter,
+    assembler=ResponseAssembler,
 )

@@ -22,7 +22,7 @@ import msgspec
 from claw_mediate.core import json_splice
 from claw_mediate.core.reply_events import ReplyEvent
 from claw_mediate.dialects import sse
-from claw_mediate.dialects.base import Keepalive, RunnerRequest
+from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.dialects.members import (
     as_raw,
     split_array,
@@ -35,7 +35,7 @@ from claw_mediate.dialects.responses.item_events import ADDED, DONE
 from claw_mediate.dialects.responses.items import join_items, mint_item_id, read_item
 from claw_mediate.dialects.responses.stream import BEGUN
 from claw_mediate.dialects.responses.streamed_item import StreamedItem
-from claw_mediate.dialects.streams import OwnOpening
+from claw_mediate.dialects.streams import Keepalive, OwnOpening
 
 _TERMINAL: Final = {"incomplete": "response.incomplete", "failed": "response.failed"}
 _CODES: Final = {

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from claw_mediate.core import tool_result
 from claw_mediate.core.types import Round
 from claw_mediate.dialects.base import FailedResponseError, UnreadableResponseError
+from claw_mediate.dialects.streams import write_stream
 from tests.mediate import anthropic_sdk, openai_sdk
 from tests.mediate.any_reply import CATALOG, DIALECTS, WIRES, bodies
 
@@ -41,7 +42,7 @@ def test_any_response_is_refused_or_its_stream_is_one_that_the_sdk_reads(
     handed = all(call.owner == "native" for call in reply.calls)
     for terminal in (False, True) if handed else (True,):
         answer = dialect.write_response(reply, request, {**reply.usage, "n": 1}, terminal=terminal)
-        stream = b"".join(dialect.stream(answer, request))
+        stream = b"".join(write_stream(dialect, answer, request))
         wire.assembled(stream)
         FINAL[name](stream)
         assert dialect.response_anchor(reply, request, terminal=terminal)

@@ -13,6 +13,7 @@ from claw_mediate.core import tool_result
 from claw_mediate.core.types import ModelResponse, Round
 from claw_mediate.dialects.base import Dialect, FailedResponseError, UnreadableResponseError
 from claw_mediate.dialects.responses.kept import ids_in, ids_of_output
+from claw_mediate.dialects.streams import write_stream
 from tests.mediate.any_reply import CATALOG, DIALECTS, WIRES
 from tests.wires import Body
 
@@ -266,7 +267,7 @@ def deliver(name: str, body: bytes) -> None:
     for terminal in (False, True):
         answer = dialect.write_response(reply, request, {**reply.usage, "n": 1}, terminal=terminal)
         json.loads(answer)
-        assert b"".join(dialect.stream(answer, request))
+        assert b"".join(write_stream(dialect, answer, request))
         assert dialect.response_anchor(reply, request, terminal=terminal)
         if name == "responses":
             ids_of_output(answer)

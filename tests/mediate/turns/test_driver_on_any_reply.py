@@ -16,6 +16,7 @@ from claw_mediate.core import tool_result
 from claw_mediate.core.turn import turn
 from claw_mediate.core.types import Deliver, Refuse, ToolCall, ToolResult, TurnLimits
 from claw_mediate.dialects.base import Additions
+from claw_mediate.dialects.streams import write_stream
 from claw_mediate.providers.failover import ModelCall, ModelResult, ProviderResponse, parse_response
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.context import PreparedRequest
@@ -96,7 +97,7 @@ async def test_any_bytes_end_a_turn_and_never_spoil_the_conversation(
         calls_and_answers(wire, request)
     if isinstance(outcome, Deliver):
         body = dialect.write_response(outcome.response, view, {}, terminal=outcome.terminal)
-        wire.assembled(b"".join(dialect.stream(body, view)))
+        wire.assembled(b"".join(write_stream(dialect, body, view)))
         assert outcome.terminal or {call.owner for call in outcome.response.calls} <= {"native"}
     else:
         assert isinstance(outcome, Refuse)

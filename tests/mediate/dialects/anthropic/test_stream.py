@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from claw_mediate.dialects.anthropic import DIALECT as ANTHROPIC_MESSAGES
-from claw_mediate.dialects.base import StreamOpening
+from claw_mediate.dialects.streams import OwnOpening, write_stream
 from tests.mediate.anthropic_sdk import final
 from tests.mediate.made import JSON_TEXT, catalog
 from tests.wires.anthropic import message
@@ -45,13 +45,13 @@ BLOCK = st.one_of(
 )
 ASKED = ANTHROPIC_MESSAGES.read_request(b'{"messages":[]}')
 
-OPENING = StreamOpening("unused", "unused", 0)
+OPENING = OwnOpening("unused", "unused", 0)
 
 
 def streamed(body: Any) -> bytes:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     ANTHROPIC_MESSAGES.read_response(data, catalog())
-    return b"".join(ANTHROPIC_MESSAGES.stream(data, ASKED))
+    return b"".join(write_stream(ANTHROPIC_MESSAGES, data, ASKED))
 
 
 def events(stream: bytes) -> list[dict[str, Any]]:
@@ -170,7 +170,9 @@ def test_a_stream_always_has_a_usage_because_the_sdk_breaks_without(usage: Any) 
 @pytest.mark.requirement("stream:keepalive-is-skipped")
 @pytest.mark.parametrize("kind", ["native", "comment"])
 def test_the_sdk_reads_on_after_keepalives(kind: Any) -> None:
-    alive = ANTHROPIC_MESSAGES.keepalive("claw round=1 waiting=desk.x\ndata: no", kind, OPENING)
+    alive = ANTHROPIC_MESSAGES.writer(ASKED, OPENING).beat(
+        "claw round=1 waiting=desk.x\ndata: no", kind
+    )
     assert (
         final(alive * 3 + streamed(message({"type": "text", "text": "hello"}))).content[0].type
         == "text"
@@ -179,11 +181,9 @@ def test_the_sdk_reads_on_after_keepalives(kind: Any) -> None:
 
 @pytest.mark.requirement("stream:error-event")
 def test_an_error_after_the_headers_is_raised_by_the_sdk() -> None:
-    error = ANTHROPIC_MESSAGES.stream_error(
-        b'{"type":"error","error":{"type":"api_error","message":"it broke"}}',
-        OPENING,
-    )
-    alive = ANTHROPIC_MESSAGES.keepalive("k", "native", OPENING)
+    writer = ANTHROPIC_MESSAGES.writer(ASKED, OPENING)
+    alive = writer.beat("k", "native")
+    error = writer.error(b'{"type":"error","error":{"type":"api_error","message":"it broke"}}')
     with pytest.raises(anthropic.APIStatusError, match="it broke"):
         final(alive + error)
 

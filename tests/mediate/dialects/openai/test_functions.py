@@ -20,6 +20,7 @@ from claw_mediate.core.json_splice import JsonSpliceError
 from claw_mediate.core.types import ModelResponse, ToolUse
 from claw_mediate.dialects.base import Additions
 from claw_mediate.dialects.openai import DIALECT as OPENAI_CHAT
+from claw_mediate.dialects.streams import write_stream
 from claw_state.continuity import StoredRounds
 from tests.mediate.made import JSON_TEXT, catalog, granted
 from tests.turns.desk import Desk
@@ -60,7 +61,7 @@ def handed(
     ).encode()
     reply: ModelResponse = OPENAI_CHAT.read_response(body, catalog(GET, native=["shell"]))
     written = OPENAI_CHAT.write_response(reply, asked, reply.usage, terminal=False)
-    stream = b"".join(OPENAI_CHAT.stream(written, asked))
+    stream = b"".join(write_stream(OPENAI_CHAT, written, asked))
     return (
         json.loads(written)["choices"][0],
         OPENAI_CHAT.response_anchor(reply, asked, terminal=False),

@@ -11,6 +11,7 @@ from claw_mediate.core import tool_result
 from claw_mediate.core.types import Arguments, ModelResponse, Round, UnreadableArguments, add_usage
 from claw_mediate.dialects.base import UnreadableResponseError
 from claw_mediate.dialects.openai import DIALECT as OPENAI_CHAT
+from claw_mediate.dialects.streams import write_stream
 from claw_mediate.turns.recorder import usage_record
 from tests.mediate.made import catalog, granted
 
@@ -112,7 +113,7 @@ def test_the_runner_gets_the_new_id_of_a_call_in_both_forms() -> None:
     assert handed == [{**call, "id": call_id} for call, call_id in zip(calls, made, strict=True)]
     chunks = [
         json.loads(event[6:])
-        for event in b"".join(OPENAI_CHAT.stream(body, ASKED)).split(b"\n\n")[:-2]
+        for event in b"".join(write_stream(OPENAI_CHAT, body, ASKED)).split(b"\n\n")[:-2]
     ]
     deltas = [
         part
@@ -144,7 +145,7 @@ def test_a_number_that_no_rule_reads_keeps_its_spelling(odd: bytes) -> None:
     body = b'{"choices":[{"message":{"content":"x","m":%b},"c":%b}],"created":%b}' % (odd, odd, odd)
     reply = OPENAI_CHAT.read_response(body, NAMES)
     assert OPENAI_CHAT.write_response(reply, ASKED, reply.usage, terminal=False) == body
-    stream = b"".join(OPENAI_CHAT.stream(body, ASKED))
+    stream = b"".join(write_stream(OPENAI_CHAT, body, ASKED))
     for name in (b"m", b"c", b"created"):
         assert b'"%b":%b' % (name, odd) in stream
 
@@ -249,7 +250,7 @@ def test_any_usage_can_be_summed_recorded_and_streamed(
     record = usage_record(total, 2)
     assert (record.prompt_tokens, record.completion_tokens, record.cached_tokens) == tokens
     body = OPENAI_CHAT.write_response(reply, ASKED, total, terminal=False)
-    assert b"".join(OPENAI_CHAT.stream(body, ASKED)).endswith(b"data: [DONE]\n\n")
+    assert b"".join(write_stream(OPENAI_CHAT, body, ASKED)).endswith(b"data: [DONE]\n\n")
 
 
 @pytest.mark.requirement("continuity:text-anchor")

@@ -13,6 +13,7 @@ from claw_mediate.core.types import ToolUse
 from claw_mediate.core.weave import Insert
 from claw_mediate.dialects.base import Additions
 from claw_mediate.dialects.openai import DIALECT as OPENAI_CHAT
+from claw_mediate.dialects.streams import write_stream
 from tests.mediate.made import JSON_TEXT, catalog, granted
 
 NAMES = catalog(granted("desk.get"), native=["shell"])
@@ -159,7 +160,7 @@ TEXT = st.one_of(
 def test_a_stream_put_together_as_a_client_does_is_the_response(body: bytes) -> None:
     reply = OPENAI_CHAT.read_response(body, NAMES)
     assert OPENAI_CHAT.write_response(reply, ASKED, reply.usage, terminal=False) == body
-    whole = b"".join(OPENAI_CHAT.stream(body, ASKED))
+    whole = b"".join(write_stream(OPENAI_CHAT, body, ASKED))
     chunks = [
         exact(event.removeprefix(b"data: "))
         for event in whole.removesuffix(b"data: [DONE]\n\n").split(b"\n\n")[:-1]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from claw_mediate.dialects.openai import DIALECT as OPENAI_CHAT
 from claw_mediate.dialects.sse import DELTA_LENGTH
+from claw_mediate.dialects.streams import write_stream
 from tests.mediate.made import catalog
 from tests.mediate.openai_sdk import chunks, final
 from tests.wires.openai import completion
@@ -46,7 +47,7 @@ def streamed(body: Any, *, include_usage: bool = True) -> bytes:
     OPENAI_CHAT.read_response(data, catalog())
     options = {"messages": [], "stream_options": {"include_usage": include_usage}}
     request = OPENAI_CHAT.read_request(json.dumps(options).encode())
-    return b"".join(OPENAI_CHAT.stream(data, request))
+    return b"".join(write_stream(OPENAI_CHAT, data, request))
 
 
 @pytest.mark.requirement("stream:sdk-accepts")
