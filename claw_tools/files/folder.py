@@ -150,16 +150,16 @@ class Folder:
         cancellation: Cancellation,
         old: os.stat_result | None = None,
     ) -> None:
-        """Put the content under a name in one rename. A file that has the name gives its mode.
+        """Put the content under a name in one rename. The caller must hold the lock.
 
-        The lock must be held.
+        The mode of a file that has the name already stays.
 
         Raise ``OSError``. Raise ``ToolError`` if the file of this name is no longer ``old``, or was
         changed: another writer's file stays.
         """
         present = self.find_file(name)
         mode = None if present is None else stat.S_IMODE(present.st_mode) & _PERMISSIONS
-        self._remove_temporary()  # A kill may have left one
+        self._remove_temporary()  # A process that was killed may have left one
 
         try:
             self._write_temporary(content, mode, cancellation)
