@@ -1,3 +1,4 @@
-"""``claw audit``: history files and the proxy's log, merged, counted and verified
-(docs/audit.md).
+"""``claw audit``: history files and the proxy's log, merged, counted and verified.
+
+See docs/audit.md.
 """

@@ -116,8 +116,9 @@ def read_turns(
             try:
                 turn = decode_turn(data, agent)
             except UnreadableLineError as error:
+                # The proxy may still be writing the last line of its newest file.
                 is_complete = file.is_rotated or data.endswith(b"\n")
-                if is_complete:  # else the proxy is still writing it
+                if is_complete:
                     skipped.add_line(str(file.path), line.number, line.offset, error)
                 continue
 
@@ -166,10 +167,20 @@ def decode_turn(line: bytes, agent: str) -> Turn:
     outcome, code = outcome_of(
         ok=entry.status == "ok", status_code=entry.status_code, code=entry.error
     )
+
     model = entry.effective_model or entry.requested_model
     if entry.effective_model and entry.effective_provider:
         model = f"{entry.effective_provider}/{model}"
+
     usage = entry.usage
+    used = usage_of_attempt(
+        usage.prompt_tokens,
+        usage.completion_tokens,
+        usage.cached_tokens,
+        usage.reported_cost_usd,
+        usage.estimated_cost_usd,
+    )
+    withheld = [(short_text(tool.name), short_text(tool.reason)) for tool in entry.tools_withheld]
     turn = Turn(
         source="history",
         agent=agent,
@@ -181,23 +192,17 @@ def decode_turn(line: bytes, agent: str) -> Turn:
         status_code=entry.status_code,
         latency_ms=None if entry.latency_ms is None else to_count(entry.latency_ms),
         model=short_text(model),
-        used=usage_of_attempt(
-            usage.prompt_tokens,
-            usage.completion_tokens,
-            usage.cached_tokens,
-            usage.reported_cost_usd,
-            usage.estimated_cost_usd,
-        ),
+        used=used,
         resumed=entry.resumed,
         digest=entry.digest or "",
         offered=tuple(map(short_text, entry.tools_offered)),
-        withheld=tuple(
-            (short_text(tool.name), short_text(tool.reason)) for tool in entry.tools_withheld
-        ),
+        withheld=tuple(withheld),
     )
-    turn.calls = tuple(
-        _call(call, each.round, turn) for each in entry.tool_trace for call in each.tool_calls
-    )
+
+    calls: list[RecordedCall] = []
+    for trace in entry.tool_trace:
+        calls += [_call(call, trace.round, turn) for call in trace.tool_calls]
+    turn.calls = tuple(calls)
     return turn
 
 

@@ -94,8 +94,10 @@ class MissingTurns:
 
     log: str
     why: Literal["rotated", "not written", "removed"]
-    """The log shows that the proxy rotated them away; the log says that the proxy could not write
-    them; or neither, so somebody removed them.
+    """Why history lacks them.
+
+    ``rotated``: the log shows that the proxy rotated them away. ``not written``: the log says that
+    the proxy could not write them. ``removed``: neither, so somebody removed them.
     """
     count: int
     turns: tuple[MissingTurn, ...]

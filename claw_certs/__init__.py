@@ -1,3 +1,4 @@
-"""The certificate authority (CA) of a pod: its names, its files, its status, and what runners trust
-(certs/README.md).
+"""The certificate authority (CA) of a pod: its names, its files, its status.
+
+It also knows what runners trust. See certs/README.md.
 """

@@ -29,7 +29,8 @@ class LazyGroup(TyperGroup):
     """A group that knows its commands by name and help line, and imports the one that is called."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        # The command that typer finds is the stub below VERBS. It is None while a shell completes.
+        # Typer finds a stub, which knows only the verb's name and help (``VERBS``). It finds None
+        # while a shell completes the name.
         name, stub, rest = super().resolve_command(ctx, args)
         command = load(str(name), VERBS[str(name)]) if stub else stub
         return name, command, rest

@@ -1,5 +1,6 @@
-"""``claw check [POD] [--format text|json|sarif|github]``: report mistakes and write nothing
-(docs/spec/compile.md "Verbs").
+"""``claw check [POD] [--format text|json|sarif|github]``: report mistakes and write nothing.
+
+Specification: docs/spec/compile.md "Verbs".
 """
 
 import os

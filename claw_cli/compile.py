@@ -1,5 +1,6 @@
-"""``claw compile [POD] [-o DIR] [--target T] [--topology T]``: write what each agent may do
-(docs/spec/compile.md "Verbs").
+"""``claw compile [POD] [-o DIR] [--target T] [--topology T]``: write what each agent may do.
+
+Specification: docs/spec/compile.md "Verbs".
 """
 
 from enum import StrEnum

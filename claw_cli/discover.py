@@ -1,5 +1,6 @@
-"""``claw discover SERVICE``: ask an MCP server for its tools, and keep them as a snapshot
-(docs/spec/mcp.md "Discovery").
+"""``claw discover SERVICE``: ask an MCP server for its tools, and keep them as a snapshot.
+
+Specification: docs/spec/mcp.md "Discovery".
 
 Rules. A snapshot that differs is overwritten only with ``--update``. No credential is written or
 printed: if the server echoes one, it becomes dots.
@@ -316,7 +317,8 @@ def _lines(outcome: _Outcome) -> Iterator[str]:
 
 
 def _change_line(change: SnapshotChange, width: int) -> str:
-    # An added tool has no effect before, a removed one none after; an equal one is said once.
+    # "read → write", or one effect alone: an added tool has none before, a removed tool has none
+    # after, and an effect that stayed is printed once.
     effects = dict.fromkeys((change.before, change.after))
     arrow = " → ".join(effect for effect in effects if effect is not None)
     parts = f"  ({', '.join(change.parts)})" if change.parts else ""

@@ -61,7 +61,7 @@ class Listener:
         """Return why nobody can listen here now, one clause; None if the port is free."""
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         with socket.socket(family) as attempt:
-            # As the proxy does: connections that have just ended do not keep the port taken.
+            # The proxy sets this, too: otherwise connections that have just ended keep the port.
             attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 attempt.bind((self.host, self.port))
@@ -128,7 +128,7 @@ def _process(port: int) -> str | None:
         return None
 
     for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
-        with suppress(OSError):  # it is closed by now, or another user's
+        with suppress(OSError):  # the descriptor is closed by now, or another user's
             if str(descriptor.readlink()) in sockets:
                 process = descriptor.parents[1]
                 name = (process / "comm").read_text("utf-8", "replace").strip()
@@ -436,7 +436,9 @@ def _port_row(address: Listener, variable: str, proxy: Listener | None) -> Row:
     problem = address.problem()
     if problem is None:
         return Row(check, "ok", "free")
-    if proxy is not None and problem == proxy.problem():  # taken by the same process
+
+    # Equal texts name the same process.
+    if proxy is not None and problem == proxy.problem():
         return Row(check, "ok", f"{problem}, which is the proxy")
 
     return Row(check, "missing", problem, f"free it, or set {variable} to another address")

@@ -1,5 +1,6 @@
-"""``claw explain AGENT [TOOL]``: print why a tool is allowed or not
-(docs/spec/compile.md "Verbs").
+"""``claw explain AGENT [TOOL]``: print why a tool is allowed or not.
+
+Specification: docs/spec/compile.md "Verbs".
 """
 
 from collections.abc import Iterator

@@ -1,5 +1,6 @@
-"""``claw lock [POD] [--accept SERVICE] [--images]``: write down which tools each service has
-(docs/spec/compile.md "Verbs").
+"""``claw lock [POD] [--accept SERVICE] [--images]``: write down which tools each service has.
+
+Specification: docs/spec/compile.md "Verbs".
 """
 
 import io

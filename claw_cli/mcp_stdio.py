@@ -1,5 +1,6 @@
-"""``claw mcp-stdio [-- COMMAND ARGS]``: the wrapper of one stdio MCP server
-(docs/spec/mcp.md "The stdio wrapper").
+"""``claw mcp-stdio [-- COMMAND ARGS]``: the wrapper of one stdio MCP server.
+
+Specification: docs/spec/mcp.md "The stdio wrapper".
 """
 
 import typer

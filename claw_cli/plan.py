@@ -1,5 +1,6 @@
-"""``claw plan [POD]``: show what a compile would change, and write nothing
-(docs/spec/compile.md "Verbs").
+"""``claw plan [POD]``: show what a compile would change, and write nothing.
+
+Specification: docs/spec/compile.md "Verbs".
 """
 
 import os
@@ -74,7 +75,8 @@ def _tool_lines(tools: tuple[ToolChange, ...]) -> Iterator[str]:
     tool_width = max(len(change.tool) for change in tools)
     for change in tools:
         start = f"{_SIGNS[change.kind]} {change.agent:<{agent_width}}  {change.tool:<{tool_width}}"
-        # A gained tool has no effect before, a lost one none after; an equal one is said once.
+        # "read → write", or one effect alone: a gained tool has none before, a lost tool has none
+        # after, and an effect that stayed is printed once.
         effects = dict.fromkeys((change.before, change.after))
         arrow = " → ".join(effect for effect in effects if effect is not None)
         parts = f"  ({', '.join(change.what)})" if change.what else ""

@@ -21,15 +21,14 @@ from claw_cli.arguments import REST, File
 from claw_cli.compiled_tree import CONTEXT_ROOT, CompiledTree, find_tree, read_env
 from claw_cli.screen import fail
 
+# Python programs as text, because ``claw_cli`` imports neither claw_mediate nor mitmproxy.
 _START = "from claw_mediate.mitm.listeners import run; run('{0}')"
 _START_WORKERS = (
     "import mitmproxy.tools.dump, claw_mediate.mitm.addon; "
     "from claw_mediate.mitm.listeners import run_worker; "
     "from claw_mediate.workers.supervisor import supervise; supervise({0}, run_worker)"
 )
-"""Python programs as text, because ``claw_cli`` imports neither claw_mediate nor mitmproxy. The
-second imports the addon before the supervisor forks, so that the workers share its memory.
-"""
+"""It imports the addon before the supervisor forks, so that the workers share its memory."""
 _AUTO = "auto"
 _MAX_WORKERS = 64
 CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")
@@ -82,11 +81,14 @@ def proxy(
     start = _START.format("mitmweb" if web else "mitmdump")
     if count > 1 and has_server:
         start = _START_WORKERS.format(count)
+
+    # -P: no module of the current directory is imported in place of ours.
     script = resources.files("claw_cli") / "addons" / "cllama.py"
-    sys.stdout.flush()  # execve drops what is still buffered
-    sys.stderr.flush()
-    # -P: no module of the current directory is imported in place of ours
     command = [sys.executable, "-P", "-c", start, "-s", str(script), *arguments]
+
+    # execve drops what is still buffered.
+    sys.stdout.flush()
+    sys.stderr.flush()
     try:
         os.execve(sys.executable, command, environment)  # noqa: S606 - our own interpreter, no shell
     except OSError as error:

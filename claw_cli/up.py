@@ -1,5 +1,6 @@
-"""``claw up [POD] [-d]`` and ``claw down [POD]``, through Docker Compose
-(docs/spec/compile.md "Verbs").
+"""``claw up [POD] [-d]`` and ``claw down [POD]``, through Docker Compose.
+
+Specification: docs/spec/compile.md "Verbs".
 
 Rules. A pod that does not compile, or whose CA its proxy would refuse, is not started. Containers
 of services that the pod no longer has are removed: an agent that was taken out of the pod must not

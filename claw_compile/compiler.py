@@ -131,13 +131,13 @@ def compile_pod(
     target: Target = "compose",
     placement: Placement = "sidecar",
 ) -> Result[CompileResult]:
-    """Compile a pod into ``.claw-runtime`` and compose.generated.yml beside it.
+    """Compile a pod, and write the result. With an error nothing is written.
 
-    With an error nothing is written.
+    The result is the tree ``.claw-runtime``, and beside it compose.generated.yml. ``output`` names
+    another directory for both; the content stays the same.
 
-    ``output`` is another directory for all of it; the content is the same. For Kubernetes one file
-    has everything that is deployed. It holds Secrets, so it is in the tree. ``placement`` says
-    where its proxies run.
+    For Kubernetes, one file has everything that is deployed. It holds Secrets, so it is in the
+    tree. ``placement`` says where the proxies run there.
     """
     checked = check_pod(pod_file, environ)
     plan = checked.value

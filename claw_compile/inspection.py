@@ -53,20 +53,33 @@ def inspect_pod(plan: Plan, word: str) -> Facts | UnknownName:
 
 
 def _agent(plan: Plan, projected: ProjectedAgent) -> Facts:
+    """Return all that is known of an agent. One without a proxy has no manifest."""
     agent = projected.agent
-    manifest = projected.manifest
     contract = agent.spec.agent
+    proxies = agent.cllama.proxies if agent.cllama is not None else ()
+
+    tools: list[Facts] = []
+    policy: Facts | None = None
+    if projected.manifest is not None:
+        tools = _granted_tools(projected.manifest)
+        policy = projected.manifest.policy.model_dump(mode="json")
+
+    own_credentials: list[Facts] = []
+    for each in agent.spec.principals:
+        origin = _from(each.source, each.reference, each.service.text)
+        own_credentials.append({"service": each.service.shown, **origin})
+
     return {
         "id": agent.id,
         "service": agent.spec.name.text,
         "runner": agent.spec.runner,
         "contract": contract.shown if contract is not None else None,
-        "proxy": [name.shown for name in agent.cllama.proxies] if agent.cllama is not None else [],
+        "proxy": [name.shown for name in proxies],
         "mode": agent.mode,
         "delivery": agent.delivery,
         "token_epoch": projected.epoch,
-        "tools": _granted_tools(manifest) if manifest is not None else [],
-        "policy": manifest.policy.model_dump(mode="json") if manifest is not None else None,
+        "tools": tools,
+        "policy": policy,
         "feeds": [
             {"name": feed.name, "service": feed.service, "ttl": feed.ttl} for feed in agent.feeds
         ],
@@ -76,10 +89,7 @@ def _agent(plan: Plan, projected: ProjectedAgent) -> Facts:
         "budget": _budget(agent),
         "context_blocks": [block.id for block in agent.blocks],
         "surfaces": [surface.shown for surface in agent.surfaces],
-        "own_credentials": [
-            {"service": each.service.shown, **_from(each.source, each.reference, each.service.text)}
-            for each in agent.spec.principals
-        ],
+        "own_credentials": own_credentials,
         "networks": list(_networks(plan, agent)),
     }
 

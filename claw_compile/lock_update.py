@@ -204,7 +204,8 @@ class _LockUpdate:
         if descriptor is None:
             return None, None
         if descriptor.source == "image":
-            # From this lock: without asking Docker, the entry stays as it is.
+            # This descriptor came from the lock itself. Docker is not asked for a newer one, so the
+            # entry stays as it is.
             return descriptor, self.before[name]
 
         # Relative to the pod, so that the lock is the same on every machine.

@@ -112,9 +112,10 @@ class _Finder:
     environ: Mapping[str, str] = field(repr=False)
 
     def target(self, url: str | None) -> SnapshotTarget:
-        """Return the command of a stdio server, or where another one is reached.
+        """Return how the server is asked: by its command over stdio, or at a URL.
 
-        With ``url``, a stdio server is asked at its wrapper.
+        A stdio server is asked by its command, unless ``url`` names its wrapper. Any other server
+        is asked at ``url``, or where the pod says that it listens.
         """
         name = self.spec.name.text
         file = f"{DISCOVERED}/{name}{DESCRIPTOR_FILE}"
@@ -123,17 +124,18 @@ class _Finder:
             why = f"'{name}' is a tools host; for tools of servers behind it, run: {run}"
             raise TargetError(f"{self.pod_file}: {why}")
 
-        own = tuple(self._pod_variables())
+        pod_variables = tuple(self._pod_variables())
         target = SnapshotTarget(
             service=name,
             file=self.pod_file.parent / file,
             mcp_path=self._mcp_path(),
             origin=self._origin(),
             directory=self.pod_file.parent,
-            secrets=tuple(self._secrets(own)),
+            secrets=tuple(self._secrets(pod_variables)),
         )
         if self.spec.wraps_stdio and url is None:
-            environ = dict(self.environ) | {each.name: each.text for each in own}
+            # The variables of the pod win over those of the shell.
+            environ = dict(self.environ) | {each.name: each.text for each in pod_variables}
             return replace(target, command=self._command(), environ=environ)
 
         auth = self._auth()

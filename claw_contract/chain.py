@@ -75,8 +75,8 @@ class SealReader:
             return None
         prev, claimed_id, claimed_hash = (group.decode() for group in match.groups())
 
-        # The end is `,"prev":…`, then `,"id":…`, then `,"hash":…`: the id covers the first of them,
-        # the hash the first two.
+        # The end of a line is `,"prev":…,"id":…,"hash":…`. The id covers all before itself, and so
+        # does the hash.
         id_start = SEAL_BYTES - _ID_BYTES - _HASH_BYTES
         hash_start = SEAL_BYTES - _HASH_BYTES
         line_digest = self._digest.copy()

@@ -1,5 +1,6 @@
-"""feeds.json, memory.json, context-blocks.json and service-auth/*.json (docs/spec/contract.md
-"feeds.json, memory.json, …").
+"""feeds.json, memory.json, context-blocks.json and service-auth/*.json.
+
+Specification: docs/spec/contract.md "feeds.json, memory.json, …".
 """
 
 import re

@@ -1,5 +1,6 @@
-"""claw.describe, versions 1 and 2: a service's description of itself
-(docs/spec/compile.md "Descriptors").
+"""claw.describe, versions 1 and 2: a service's description of itself.
+
+Specification: docs/spec/compile.md "Descriptors".
 
 The models check shapes only. The compiler checks relations between parts (``http`` and ``mcp``, a
 path's parameters and the schema), because it can point at the place.

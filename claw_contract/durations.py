@@ -1,5 +1,6 @@
-"""Durations in the syntax of Go (``24h``, ``1h30m``, ``500ms``): the windows of metadata.json
-(docs/spec/contract.md).
+"""Durations in the syntax of Go (``24h``, ``1h30m``, ``500ms``): the windows of metadata.json.
+
+Specification: docs/spec/contract.md.
 """
 
 import re

@@ -1,5 +1,7 @@
-"""The keywords of JSON Schema that replace the jsonschema library's own, where a model or a schema
-could make it work for long, or where it is inexact.
+"""The keywords of JSON Schema that replace the jsonschema library's own.
+
+They replace those with which a model or a schema could make the library work for long, and those
+in which the library is inexact.
 
 Every use of a keyword is paid from a budget of steps, so that no schema and no value takes longer
 than the budget allows, on any machine: a sum, not a clock. Patterns are ECMA-262's, in bounded

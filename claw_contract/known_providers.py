@@ -1,5 +1,6 @@
-"""The model providers that need no entry in providers.json, and the variables that hold their keys
-(docs/spec/contract.md).
+"""The model providers that need no entry in providers.json, and the variables that hold their keys.
+
+Specification: docs/spec/contract.md.
 
 The proxy reaches these providers; the compiler checks that no agent has one of their variables.
 """

@@ -1,5 +1,6 @@
-"""tools.json: the tools of one agent, and how the proxy calls them
-(docs/spec/contract.md "tools.json").
+"""tools.json: the tools of one agent, and how the proxy calls them.
+
+Specification: docs/spec/contract.md "tools.json".
 
 The model sees ``name`` (as an alias), ``description`` and ``inputSchema`` of a tool; the rest is
 for the proxy.

@@ -1,5 +1,6 @@
-"""Names of agents and tools, and the aliases under which a model sees a tool
-(docs/spec/contract.md).
+"""Names of agents and tools, and the aliases under which a model sees a tool.
+
+Specification: docs/spec/contract.md.
 """
 
 import hashlib

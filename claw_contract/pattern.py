@@ -1,5 +1,6 @@
-"""Patterns of JSON Schemas: ECMA-262 regular expressions, searched in bounded time
-(docs/decisions/0010).
+"""Patterns of JSON Schemas: ECMA-262 regular expressions, searched in bounded time.
+
+The reasons are in docs/decisions/0010.
 
 A pattern runs on a linear engine if possible. Look-around and back-references need backtracking,
 which is counted and limited. A pattern that neither engine supports is rejected when the schema is

@@ -1,5 +1,6 @@
-"""providers.json v1 and v2: model providers and their keys (docs/spec/contract.md
-"providers.json").
+"""providers.json v1 and v2: model providers and their keys.
+
+Specification: docs/spec/contract.md "providers.json".
 
 providers.json belongs to the operator and is only read. The proxy stores the state of a key in a
 file of its own.

@@ -14,8 +14,9 @@ from claw_contract.base import Contract
 
 DOTS = "••••••"
 REVEAL = {"reveal": True}
-"""A serialization context that writes values instead of dots:
-``model_dump_json(context=REVEAL)``, for 0600 files.
+"""A serialization context that writes values instead of dots, for 0600 files.
+
+Use it as ``model_dump_json(context=REVEAL)``.
 """
 
 

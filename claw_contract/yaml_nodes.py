@@ -1,5 +1,6 @@
-"""One meaning of YAML for all files that people write: pod files, and ``toolhost.yml``
-(docs/spec/compile.md "Diagnostics").
+"""One meaning of YAML for all files that people write: pod files, and ``toolhost.yml``.
+
+Specification: docs/spec/compile.md "Diagnostics".
 
 Rules. A plain scalar is what YAML 1.2's core schema says: ``on``, ``yes``, ``22:22``, ``1_000`` and
 ``2001-01-01`` are texts (YAML 1.1, as PyYAML reads it, would make them true, true, 1342, 1000 and a
@@ -17,8 +18,9 @@ from yaml.reader import Reader
 from yaml.scanner import Scanner
 
 MAX_DIGITS: Final = 400
-"""A longer number stays a text: Python refuses to convert thousands of digits, and nobody means
-them.
+"""The most digits of a number. A longer one stays a text.
+
+Python refuses to convert thousands of digits, and nobody means them.
 """
 _INT = re.compile(r"[-+]?[0-9]+")
 _OCTAL = re.compile(r"0o[0-7]+")

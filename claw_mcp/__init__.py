@@ -1,5 +1,6 @@
-"""The Model Context Protocol (docs/spec/mcp.md): messages and events as values, the server side,
-the wrapper, discovery.
+"""The Model Context Protocol: messages as values, the server side, the wrapper, discovery.
+
+Specification: docs/spec/mcp.md.
 
 It imports nothing of ours but the contract, so that the proxy, the wrapper and the commands share
 it.

@@ -72,6 +72,7 @@ class McpApp:
         """Answer one request, and stop when the client leaves."""
         if scope["type"] != "http":
             return
+
         if scope["path"] in {"/health", "/healthz"}:
             await self._send_health(scope, send)
             return
@@ -94,11 +95,16 @@ class McpApp:
 
         principal = self._identify(headers)
         if principal is None:
-            refused = b'{"error":"the bearer token is missing or wrong"}'
-            await _write(send, HTTPStatus.UNAUTHORIZED, refused, [(b"www-authenticate", b"Bearer")])
+            await _write(
+                send,
+                HTTPStatus.UNAUTHORIZED,
+                b'{"error":"the bearer token is missing or wrong"}',
+                [(b"www-authenticate", b"Bearer")],
+            )
             return
 
-        # Its connection counts among this caller's from now on, and not among the strangers'.
+        # From now on, the connection counts as one of this caller's. Until then it counted as one
+        # without a token, of which fewer are allowed.
         admitted = scope.get("state", {}).get(ADMITTED)
         if admitted is not None:
             admitted(principal)
@@ -116,7 +122,8 @@ class McpApp:
         try:
             await self._exchange(request, principal, receive, send)
         finally:
-            self._hold(principal, -_held_bytes(body))  # ``_read`` has added them
+            # ``_read`` counted the bytes of the body, and left it to us to discount them.
+            self._hold(principal, -_held_bytes(body))
 
     def _identify(self, headers: Sequence[tuple[str, str]]) -> str | None:
         """Return the caller by its ``Authorization`` header; None if it is nobody."""
@@ -190,9 +197,9 @@ class McpApp:
             self._held.pop(principal, None)
 
     def _has_room(self, principal: str) -> bool:
-        """Return whether a caller's bodies leave as much to others as they take.
+        """Return whether a caller's bodies take at most half of what the others leave.
 
-        So no caller takes all that there is.
+        So no caller can take everything: there is always as much left as it has.
         """
         own = self._held.get(principal, 0)
         others = sum(self._held.values()) - own

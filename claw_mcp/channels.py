@@ -158,7 +158,7 @@ class StdioChannel(Channel):
         try:
             return await self.child.call(method, params, _NEVER)
         except RpcError as error:
-            # A write may find that the server has gone before its end was read.
+            # A write may fail because the server has ended, before we have read that it has.
             has_ended = isinstance(error, NoAnswerError) or self.child.ended.done()
             if has_ended:
                 raise await self._describe_end() from None

@@ -200,12 +200,13 @@ class ClientProtocol:
             if cursor is None:
                 return
 
-            if cursor in seen:
-                if "" in seen:
-                    # An empty cursor is a cursor like any other (2026-07-28), but some servers mean
-                    # "no further page" by it. They begin again when they are asked with it.
-                    del tools[tools_before_empty:]
-                    return
+            leads_back = cursor in seen
+            if leads_back and "" in seen:
+                # An empty cursor is a cursor like any other (2026-07-28), but some servers mean "no
+                # further page" by it. Asked with it, they begin again: we have had these tools.
+                del tools[tools_before_empty:]
+                return
+            if leads_back:
                 raise ServerFaultError(f"page {page} of its tools leads back to an earlier one")
 
             if cursor == "":

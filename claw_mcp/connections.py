@@ -23,15 +23,15 @@ _IDLE_SECONDS = 30.0
 _UNREAD_SECONDS = 60.0
 _READ_AT_LEAST = 1 << 16  # Bytes that a slow reader takes in that time
 _MAX_CONNECTIONS = 4_096
-_STRANGERS_SHARE = 4  # One of so many connections may be without a token
+_STRANGERS_SHARE = 4  # At most one connection in four may be without a token
 MAX_DESCRIPTORS: Final = 8_192
 ACCEPTED_AT_ONCE: Final = 64
 """Connections that asyncio accepts in one turn of its loop.
 
 We hear of them, and close them, up to three turns later.
 """
-# For those, and for pipes, files and connections of the process itself
 _OWN_DESCRIPTORS = 4 * ACCEPTED_AT_ONCE
+"""Descriptors for those, and for pipes, files and connections of the process itself."""
 _log = logging.getLogger(__name__)
 
 
@@ -45,8 +45,9 @@ class ListenerConnectionTable:
         self._max_connections = min(_MAX_CONNECTIONS, free)
         self._max_strangers = max(self._max_connections // _STRANGERS_SHARE, 1)
         self._open: set[ListenerConnection] = set()
-        # Those that have shown no token, the oldest first; and the others, by caller
+        # Connections that have shown no token, the oldest first
         self._strangers: dict[ListenerConnection, None] = {}
+        # Connections that have shown one, by caller
         self._admitted: dict[str, dict[ListenerConnection, None]] = {}
         self._closed = 0
         self._lines = LineLimit(max_lines=1)

@@ -1,5 +1,6 @@
-"""Discovery: one MCP server is asked who it is and which tools it has
-(docs/spec/mcp.md "Discovery").
+"""Discovery: one MCP server is asked who it is and which tools it has.
+
+Specification: docs/spec/mcp.md "Discovery".
 
 Rules. One time limit covers all of it. The server, or its session, is ended in every way out.
 """
@@ -95,8 +96,8 @@ class _Discovery:
         try:
             return await self._session.list_tools(self._report_page)
         except (RpcError, StatusError) as error:
-            # The handshake was refused, and the stateless way fails too: the server never meant
-            # that it is of that era, so what it said first counts.
+            # After a refused handshake, the server was taken for one of the stateless era. It is
+            # none, since this request fails, too. So what it said first is the reason.
             first_refusal = self._channel.protocol.refusal
             if first_refusal is not None:
                 raise await self._refusal("initialize", first_refusal) from None

@@ -27,9 +27,9 @@ from claw_mcp.client_protocol import (
 )
 from claw_mcp.protocol import MessageError, RpcError, RpcMessage
 
-_END_SECONDS = 1.0  # For the end of a session
+_END_SECONDS = 1.0  # For the request that ends a session
 _NOTE_SECONDS = 5.0  # For a message that nobody waits for
-_MAX_NOTES = 8  # Such messages on the way at once; further ones are not sent
+_MAX_NOTES = 8  # Messages under way that nobody waits for; further ones are not sent
 _REFUSED_CREDENTIAL = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 _NO_ENDPOINT = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
 _NEVER_SENT = (
@@ -287,7 +287,7 @@ class HttpChannel(Channel):
 
         body = await self._body(response)
         error = _find_error(body, status)
-        has_session = self.protocol.version != ""  # Not while the handshake is under way
+        has_session = self.protocol.version != ""  # The handshake is over
         if has_session and self.protocol.is_doubtful(status, error):
             self.is_lost = True
         if error is not None:

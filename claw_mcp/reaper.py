@@ -52,7 +52,7 @@ def send_signal(number: signal.Signals) -> None:
         try:
             os.kill(pid, number)
         except OSError:
-            continue  # It has ended, or another user owns it
+            continue  # The process has ended, or another user owns it
 
 
 def end_descendants(ending: threading.Event, exited: threading.Event) -> None:
@@ -62,8 +62,8 @@ def end_descendants(ending: threading.Event, exited: threading.Event) -> None:
         send_signal(signal.SIGTERM)
         exited.wait(_GRACE_SECONDS)
 
-    # Until the last has gone, which ends this process: one may start another between our look at
-    # /proc and its signal.
+    # Again and again, because a process may start another one between our look at /proc and the
+    # signal. When the last has gone, ``main`` returns, and this thread ends with the process.
     while True:
         send_signal(signal.SIGKILL)
         time.sleep(0.02)
@@ -104,7 +104,7 @@ def main(lifeline: int, command: list[str]) -> int:
         signal.signal(number, lambda *_: ending.set())
 
     try:
-        # Python ignores two signals, which the server shall not.
+        # Python ignores these two signals, and a child would inherit that.
         defaults = [signal.SIGPIPE, signal.SIGXFSZ]
         server = os.posix_spawnp(command[0], command, os.environ, setsigdef=defaults)
     except OSError as error:

@@ -1,5 +1,6 @@
-"""The server side of streamable HTTP, for both protocol eras and any HTTP library
-(docs/spec/mcp.md).
+"""The server side of streamable HTTP, for both protocol eras and any HTTP library.
+
+Specification: docs/spec/mcp.md.
 
 Rules. A request of a host or origin that is not allowed is refused before its body is read. A
 handshake session is found by its id and belongs to its principal. An answer is JSON; it is a stream
@@ -243,6 +244,7 @@ class StreamableHttpServer:
         return session
 
     async def _post(self, headers: Mapping[str, str], body: bytes, principal: str) -> HttpResponse:
+        """Answer one message: of the stateless era, the opening of a session, or in a session."""
         accepts_json, accepts_stream = _accepted(headers)
         if not (accepts_json or accepts_stream):
             raise Refusal(
@@ -256,10 +258,10 @@ class StreamableHttpServer:
             error = stateless.find_error(headers, message)
             if error is not None:
                 raise Refusal(HTTPStatus.BAD_REQUEST, error, bytes(message.id))
-            # All requests of a principal share a session without an id.
-            session = self._stateless.setdefault(
-                principal, Session(principal, version=STATELESS_VERSION)
-            )
+
+            # All stateless requests of a principal share one session, which has no id.
+            new_session = Session(principal, version=STATELESS_VERSION)
+            session = self._stateless.setdefault(principal, new_session)
         elif is_opening:
             request = ClientRequest(Session(principal), message, accepts_stream)
             return await self._open(request, accepts_json)
@@ -267,7 +269,8 @@ class StreamableHttpServer:
             session = self._session(headers, principal)
 
         if message.is_request:
-            return await self._answer(ClientRequest(session, message, accepts_stream), accepts_json)
+            request = ClientRequest(session, message, accepts_stream)
+            return await self._answer(request, accepts_json)
 
         if message.method == "notifications/cancelled" and session.id:
             session.cancel(stateless.members(message.params).get("requestId", b""))

@@ -200,7 +200,7 @@ class SessionTable:
         self._max_sessions = max_sessions
         self._idle_seconds = idle_seconds
         self._on_end = on_end
-        self.id_prefix = ""  # Of the ids of sessions that are added from now on
+        self.id_prefix = ""  # The beginning of the id of each session that is added from now on
 
     def __len__(self) -> int:
         return len(self._sessions)

@@ -60,8 +60,8 @@ class Wire:
         self._outgoing: queue.SimpleQueue[tuple[bytes, Callable[[OSError | None], Any]]] = (
             queue.SimpleQueue()
         )
-        # Threads that end with the process: either file may be one that has no events, and may
-        # block for ever.
+        # A file may have no events, so one thread reads and another writes. They are daemons, since
+        # either may block for ever.
         threading.Thread(target=self._write_all, name="stdout", daemon=True).start()
 
     async def lines(self, max_bytes: int) -> AsyncIterator[bytes | None]:
@@ -163,7 +163,7 @@ class StdioServer:
     async def _take(self, line: bytes | None) -> None:
         """Answer a line, or begin to; None is a line that was too long."""
         try:
-            (message,) = read_messages(line or b"")  # which refuses the empty one
+            (message,) = read_messages(line or b"")  # an empty one is refused, like any bad line
         except (MessageError, ValueError):
             why = f"a message is one line of JSON-RPC, of at most {self._server.max_body} bytes"
             await self._wire.write(write_error(b"", RpcError(INVALID_REQUEST, why)))

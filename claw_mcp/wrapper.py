@@ -1,5 +1,6 @@
-"""``claw mcp-stdio``: one stdio MCP server, served as streamable HTTP
-(docs/spec/mcp.md "The stdio wrapper").
+"""``claw mcp-stdio``: one stdio MCP server, served as streamable HTTP.
+
+Specification: docs/spec/mcp.md "The stdio wrapper".
 """
 
 import asyncio
@@ -55,7 +56,9 @@ def read_settings(environ: Mapping[str, str], command: Sequence[str] = ()) -> Wr
     Raise ``ValueError`` with one line.
     """
     read = partial(_read, environ)
-    server = tuple(command) or (read("COMMAND"), *_read_args(read("ARGS"), environ))
+    server = tuple(command)
+    if not server:
+        server = (read("COMMAND"), *_read_args(read("ARGS"), environ))
     if not server[0]:
         raise ValueError("no server: set CLAW_MCP_COMMAND, or name the command after '--'")
 
@@ -66,16 +69,21 @@ def read_settings(environ: Mapping[str, str], command: Sequence[str] = ()) -> Wr
         max_restart=_milliseconds(environ, "RESTART_MAX_MS", TimeLimits.max_restart),
     )
     hosts = (each.strip().lower() for each in read("ALLOWED_HOSTS").split(","))
+    allowed_hosts = frozenset(host for host in hosts if host)
     max_body = _number("CLAW_MCP_MAX_BODY", read("MAX_BODY") or read("MAX_BODY_BYTES"))
     token = read("AUTH_TOKEN")
 
+    # The server gets neither our settings nor our token.
+    server_environment = {
+        name: value for name, value in environ.items() if not name.startswith(_OURS)
+    }
     return WrapperSettings(
         command=server,
-        environment={name: value for name, value in environ.items() if not name.startswith(_OURS)},
+        environment=server_environment,
         host=host,
         port=port,
         path="/" + (read("PATH") or "mcp").strip("/"),
-        allowed_hosts=frozenset(host for host in hosts if host),
+        allowed_hosts=allowed_hosts,
         max_body=max_body or MAX_BODY,
         token=Secret(token) if token else None,
         timing=timing,

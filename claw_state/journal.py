@@ -153,12 +153,13 @@ def holds_lease(
     """
     match state:
         case "running":
-            # A turn that runs here is joined.
+            # A retry joins a turn that runs in this process, and waits for no lease.
             return me.may_be_held_elsewhere(owner, silent)
         case "abandoned":
             return me.may_be_held(owner, silent)
         case "answered":
-            # The answer may be on its way to another client, also from here.
+            # The answer may still be on its way to the client that asked for it, even from here. An
+            # equal request gets it all the same; one with a note appended waits.
             return altered and me.may_be_held(owner, silent)
         case _:
             return False

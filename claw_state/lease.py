@@ -117,7 +117,8 @@ def _lock(path: Path) -> int:
         if os.fstat(descriptor).st_nlink:
             return descriptor
 
-        # Before it was locked, another process took it for that of a dead mediator, and removed it.
+        # Before we had the lock, another process took the file for that of a dead mediator, and
+        # removed it.
         os.close(descriptor)
 
 

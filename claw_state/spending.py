@@ -118,9 +118,10 @@ def bucket_end(budget: Budget, now: float) -> float:
 def has_lapsed(seen: float, now: float) -> bool:
     """Return whether a reservation's process is gone.
 
-    A sign of life from the future is of a clock that was set back.
+    After a clock was set back, ``seen`` may be in the future: the distance counts.
     """
-    return not abs(now - seen) < LAPSE_SECONDS  # true also if one of them is no number
+    # Not ">=", so that a reservation whose time is NaN has lapsed.
+    return not abs(now - seen) < LAPSE_SECONDS
 
 
 def fix_estimate(buckets: Sequence[Bucket], under_way: int, reservation: Reservation) -> float:
@@ -154,31 +155,36 @@ def find_excess(
 ) -> BudgetExcess | None:
     """Return the limit that allows no further request, or None.
 
-    Of two such limits, return the one with the longer wait. ``reserved``: the dollars that are held
-    for requests under way. ``needed``: the dollars that must be left for this request.
+    Of two such limits, return the one with the longer wait.
+
+    ``reserved``: the dollars that are held for requests under way. ``needed``: the dollars that
+    must be left for this request.
     """
     current = [bucket for bucket in buckets if bucket.ends > now - budget.seconds]
     current.sort(key=lambda bucket: bucket.ends)
-    requests = sum(bucket.requests for bucket in current)
+    counts = [bucket.requests for bucket in current]
     costs = [bucket.cost for bucket in current]
+    requests = sum(counts)
     cost = max(0.0, math.fsum(costs))
-    # The seconds until a request fits, by the limit into which it does not fit now
-    waits: dict[Literal["max_requests", "limit_usd"], int] = {}
 
     def wait_until_free(amounts: Sequence[float], has_room: Callable[[float], bool]) -> int:
+        """Return the seconds until enough buckets have left the window."""
         free_at = _free_at(current, amounts, has_room)
         return max(1, math.ceil(free_at + budget.seconds - now))
 
+    # Each limit into which this request does not fit, with the seconds until it does.
+    waits: dict[Literal["max_requests", "limit_usd"], int] = {}
+
     max_requests = budget.max_requests
     if max_requests is not None and requests >= max_requests:
-        counts = [bucket.requests for bucket in current]
         waits["max_requests"] = wait_until_free(counts, lambda left: left < max_requests)
 
-    would_fit_alone = False  # Whether only what is held for others fills the limit in dollars
     limit = budget.limit_usd
+    fits_without_others = False
     if limit is not None and not _has_room(limit, cost + reserved, needed):
-        would_fit_alone = _has_room(limit, cost, needed)
-        if would_fit_alone:
+        fits_without_others = _has_room(limit, cost, needed)
+        if fits_without_others:
+            # A request under way may end at any moment, and release what is held for it.
             waits["limit_usd"] = _RETRY_RESERVED_SECONDS
         else:
             waits["limit_usd"] = wait_until_free(costs, lambda left: _has_room(limit, left, needed))
@@ -194,7 +200,7 @@ def find_excess(
         cost=cost,
         unknown=sum(bucket.unknown for bucket in current),
         reserved=reserved,
-        is_reserved_only=would_fit_alone and "max_requests" not in waits,
+        is_reserved_only=fits_without_others and "max_requests" not in waits,
     )
 
 
@@ -211,10 +217,10 @@ def _has_room(limit: float, used: float, needed: float) -> bool:
 def _free_at(
     buckets: Sequence[Bucket], amounts: Sequence[float], has_room: Callable[[float], bool]
 ) -> float:
-    """Return the end of the first bucket after which there is room, when it has left the window.
+    """Return the end of the first bucket that makes room when it leaves the window.
 
-    Buckets leave in their order. ``amounts``: what each of them adds. ``has_room`` is called with
-    the sum of those that are left.
+    Buckets leave in their order. ``amounts`` has what each bucket adds. ``has_room`` is called with
+    the sum of the buckets that are left.
     """
     left = math.fsum(amounts)
     for bucket, amount in zip(buckets, amounts, strict=True):

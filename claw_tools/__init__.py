@@ -1,3 +1,4 @@
-"""The tools host: files, shell, memory, web and messages for agents, served over
-MCP (docs/tools-host.md).
+"""The tools host: files, shell, memory, web and messages for agents, served over MCP.
+
+See docs/tools-host.md.
 """

@@ -1,5 +1,6 @@
-"""The built-in tools, by group, and the reason why one of them is missing
-(docs/spec/tools-host.md "The tools").
+"""The built-in tools, by group, and the reason why one of them is missing.
+
+Specification: docs/spec/tools-host.md "The tools".
 
 Rules. A tool that is not configured, or that the kernel can't contain, is not registered.
 """

@@ -1,5 +1,6 @@
-"""``claw tools describe`` and ``claw tools check``: what a host offers
-(docs/spec/tools-host.md "In a pod").
+"""``claw tools describe`` and ``claw tools check``: what a host offers.
+
+Specification: docs/spec/tools-host.md "In a pod".
 
 Rules. The descriptor for the compiler has what can be called without more: no tool of a server that
 is internal. The same settings and servers give the same bytes; a server that does not answer is an

@@ -1,5 +1,6 @@
-"""The tool ``message``: a message to a chat, through a channel that the operator configured
-(docs/spec/tools-host.md). A channel is a webhook, or a stream of Redis or Valkey.
+"""The tool ``message``: a message to a chat, through a channel that the operator configured.
+
+A channel is a webhook, or a stream of Redis or Valkey. Specification: docs/spec/tools-host.md.
 
 Rules. Only the channels on the list exist. A channel keeps no connection between messages. A
 message is a write: it is sent once and never again, and the error of one that failed says whether

@@ -1,5 +1,6 @@
-"""Tools that come from elsewhere: an MCP server, or a third party's package; and all of these
-providers as one (docs/spec/tools-host.md "Providers").
+"""Tools that come from elsewhere: an MCP server, or a third party's package.
+
+``CompositeToolProvider`` is all of them as one. Specification: docs/spec/tools-host.md "Providers".
 
 Rules. A namespace is ``[a-z0-9][a-z0-9-]{0,31}``, and is taken once. It has no ``__``, so that a
 tool is ``{namespace}__{tool}`` to its callers, and the first ``__`` of a name ends the namespace. A
@@ -33,7 +34,7 @@ _MAX_REASON: Final = 300  # Characters
 SEPARATOR: Final = "__"
 MAX_CALL_SECONDS: Final = 600.0
 MAX_TOOLS: Final = 1_000  # Of one provider
-_MAX_NAME: Final = 48  # As TOOL_NAME has it
+_MAX_NAME: Final = 48  # The limit that TOOL_NAME sets
 _DIGEST_LENGTH: Final = 8
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 _MAX_SHOWN_NAME: Final = 64

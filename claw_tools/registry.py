@@ -158,29 +158,31 @@ def matches(glob: str, name: str) -> bool:
     >>> matches("[a-z]*", "a")
     False
     """
-    # Bit n of each number is about the n-th character of the glob, not counting its stars
+    # A glob is a row of places, each for one sign of the name, and stars between them. These are
+    # sets of places as bits: bit n stands for the n-th place.
     length = 0
-    stars = 0  # There is a star before it
-    marks = 0  # It is "?"
-    positions = dict.fromkeys(name, 0)  # By character of the name: it is this one
+    after_star = 0
+    for_any_sign = 0
+    for_sign = dict.fromkeys(name, 0)
     for sign in glob:
         if sign == "*":
-            stars |= 1 << length
+            after_star |= 1 << length
             continue
+
         if sign == "?":
-            marks |= 1 << length
-        elif sign in positions:
-            positions[sign] |= 1 << length
+            for_any_sign |= 1 << length
+        elif sign in for_sign:
+            for_sign[sign] |= 1 << length
         length += 1
 
-    # Bit n: the first n characters of the glob match the name so far. The next sign of the name is
-    # taken by the next character of the glob, or by a star before that
-    matched = 1
+    # Bit n: the signs of the name so far fill the first n places. The next sign fills the n-th
+    # place, or is one more sign of the star before that.
+    filled = 1
     for sign in name:
-        by_character = (matched & (positions[sign] | marks)) << 1
-        by_star = matched & stars
-        matched = by_character | by_star
-    return bool(matched >> length)
+        by_place = (filled & (for_sign[sign] | for_any_sign)) << 1
+        by_star = filled & after_star
+        filled = by_place | by_star
+    return bool(filled >> length)
 
 
 def _read_arguments(tool: Tool, arguments: str) -> JsonObject:

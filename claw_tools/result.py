@@ -41,7 +41,7 @@ def fit(data: Any, limit: int) -> FittedResult:
     Raise ``ToolError`` for what is no JSON data.
     """
     try:
-        # It is read again, since a ``Raw`` may hold anything, and a ``Decimal`` be no number
+        # What was written is read again: a ``Raw`` may hold anything, and a ``Decimal`` may be NaN.
         content = bytes(_reader.decode(_encode(data)))
         if content[:1] != b"{":
             content = _encode({"result": msgspec.Raw(content)})
@@ -74,7 +74,10 @@ def _write(content: bytes, *, is_error: bool) -> bytes:
 
 
 def _cut(content: bytes, limit: int) -> bytes:
-    """Return an object that is too long within ``limit`` bytes."""
+    """Return an object that is too long within ``limit`` bytes: its longest member is cut.
+
+    If that is no text or list, or too short, the beginning of the whole object is shown as text.
+    """
     marks = {"truncated": True, "original_bytes": len(content)}
     rest: dict[str, Any] = {**_members.decode(content), **marks}
     own_names = [name for name in rest if name not in marks]
@@ -82,14 +85,14 @@ def _cut(content: bytes, limit: int) -> bytes:
     longest = bytes(rest.pop(longest_name, b""))
 
     is_divisible = longest[:1] in {b'"', b"["}
-    if is_divisible and len(_encode({**rest, longest_name: ""})) <= limit:
+    leaves_room = is_divisible and len(_encode({**rest, longest_name: ""})) <= limit
+    if leaves_room:
         part = msgspec.json.decode(longest, type=str | list[msgspec.Raw])
         size_of = _size_in_message if isinstance(part, list) else len
         return _fit_beginning(
             part, limit, lambda beginning: _encode({**rest, longest_name: beginning}), size_of
         )
 
-    # The other members are too long by themselves: the object is shown as text
     text = content[:limit].decode(errors="ignore")
     return _fit_beginning(text, limit, lambda beginning: _encode({**marks, "beginning": beginning}))
 
@@ -98,7 +101,7 @@ def _fit_beginning(
     value: Any, limit: int, write: Callable[[Any], bytes], size_of: Callable[[bytes], int] = len
 ) -> bytes:
     """Return ``write(beginning of value)`` with the longest beginning that fits."""
-    value = value[:limit]  # Every character and every item is a byte at least
+    value = value[:limit]  # Each character, and each item, takes at least one byte
 
     def size_at(length: int) -> int:
         return size_of(write(value[:length]))

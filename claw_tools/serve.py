@@ -1,5 +1,6 @@
-"""``claw tools serve``: a host's tools over HTTP, or over standard input and output
-(docs/spec/tools-host.md "Serving").
+"""``claw tools serve``: a host's tools over HTTP, or over standard input and output.
+
+Specification: docs/spec/tools-host.md "Serving".
 
 Rules. Over HTTP the bearer token alone says which principal calls; it is compared with all tokens,
 in constant time. Over stdio the principal is the only one, or the one that the operator names. The

@@ -1,5 +1,7 @@
-"""The settings of a tools host, as toolhost.yml and the machine give them, or all that is wrong
-with that file (docs/spec/tools-host.md "toolhost.yml").
+"""The settings of a tools host, or all that is wrong with its ``toolhost.yml``.
+
+Some settings come from the file, and some from the machine. Specification: docs/spec/tools-host.md
+"toolhost.yml".
 
 Rules. Each part of the host has the sections of the file that it needs
 (``claw_contract.toolhost_file``). Relative paths start at the folder of the file. An error is one

@@ -1,5 +1,6 @@
-"""The MCP server of the tools host: each principal sees and calls its own tools
-(docs/spec/tools-host.md).
+"""The MCP server of the tools host: each principal sees and calls its own tools.
+
+Specification: docs/spec/tools-host.md.
 
 Rules. A request may narrow what its principal sees by globs in ``_meta["claw/allowedTools"]``, for
 that request alone; only such a request sees internal tools. Each call that runs is one line of the
@@ -89,7 +90,8 @@ class McpServerShell:
             result = fit(data, self._max_result)
         except ToolError as error:
             content = write_failure(error)
-            if error.code is ErrorCode.BUSY:  # It may not have run, and costs its caller nothing
+            if error.code is ErrorCode.BUSY:
+                # A tool that was too busy to run is logged as one that was refused.
                 self._log.refuse_call(record, error.code, len(content))
             else:
                 self._log.close_call(record, error.code, len(content))

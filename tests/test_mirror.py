@@ -18,6 +18,8 @@ SHOWN_BY: dict[str, str] = {
     "claw_mediate/dialects/kept.py": "tests/mediate/dialects/responses/test_kept.py",
     # The interfaces of streams: each dialect has its own
     "claw_mediate/dialects/streams.py": "tests/mediate/dialects/test_base_any_reply.py",
+    # An error that each dialect raises
+    "claw_mediate/dialects/errors.py": "tests/mediate/dialects/openai/test_failures.py",
     # The ports of a turn: data, and a default that does nothing
     "claw_mediate/turns/ports.py": "tests/mediate/turns/test_replay.py",
     # An interface and its errors: they do nothing until a tool is called

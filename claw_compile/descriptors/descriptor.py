@@ -116,7 +116,8 @@ def _rules_of_the_rest(error: ValidationError, root: MapNode) -> Iterator[Diagno
 
     One bad tool must not hide the mistakes of the others.
     """
-    # ("tools", 3): a bad item of a list. Anything shorter spoils the whole descriptor.
+    # ("tools", 3) is the path of one item, which is left out. Any other path means that the
+    # descriptor itself is wrong: then nothing more is checked.
     bad = {problem["loc"][:2] for problem in error.errors()}
     if any(path[0] not in _LISTS or len(path) == 1 for path in bad):
         return
@@ -149,7 +150,7 @@ def _version(root: Node) -> Iterator[Diagnostic]:
         return
 
     number = plain_data(version.value)
-    # True equals 1, and so does 1.0.
+    # In Python, True and 1.0 equal 1; in a descriptor they are no versions.
     is_integer = isinstance(number, int) and not isinstance(number, bool)
     if not is_integer or number not in {1, 2}:
         yield codes.DESCRIPTOR_VERSION.at(version.value.span, "'version' is 1 or 2")

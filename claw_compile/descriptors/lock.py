@@ -110,7 +110,7 @@ def _version(root: Node) -> Iterator[Diagnostic]:
         return
 
     number = plain_data(version)
-    # True equals 1.
+    # In Python, True equals 1; in a lock it is no version.
     if number == VERSION and not isinstance(number, bool):
         return
 

@@ -69,7 +69,7 @@ def _find_end(lines: Sequence[str]) -> int | None:
 
 def _read_front(source: Source, end: int) -> Result[str]:
     """Return the description in the front matter, which ends before the line ``end``."""
-    # An empty line in place of the mark: so everything is reported in the line where it is.
+    # An empty line replaces the mark, so that the numbers of the lines in reports stay right.
     front = read_yaml(Source(source.file, "\n".join(["", *source.lines[1:end]])))
     if front.value is None:
         return Result(None, front.diagnostics)

@@ -175,7 +175,7 @@ def _objection(tool: JsonObject) -> str | None:
     except (RecursionError, ValueError):
         return "it can't be written as JSON"
 
-    # By way of the text, since a compile reads the file.
+    # A compile will read the file, so the tool is checked as it reads there.
     checked = read_json(Source("", text)).then(lambda root: read_descriptor("", root))
     for diagnostic in checked.diagnostics:
         if diagnostic.is_error:
@@ -244,7 +244,7 @@ def changed_origin(before: JsonObject | None, after: JsonObject) -> tuple[str, .
     """
     old = _metadata(before or {})
     new = _metadata(after)
-    # The digest is of the tools: ``changed_tools`` says which.
+    # The digest covers the tools, and their changes are told by ``changed_tools``.
     names = [
         name
         for name in dict.fromkeys((*old, *new))

@@ -65,7 +65,8 @@ def describe_tools_host(
     servers = _servers(settings)
     listed_tools = () if listed is None else _tools_with_nodes(listed)
     for tool, node in listed_tools:
-        # A name without a server would be of the host's own tools, which only its registry has.
+        # A name without a server is that of a built-in tool. Those are taken from the registry, and
+        # not from a list.
         server, separator, _ = tool.name.partition(_SEPARATOR)
         if not separator:
             continue
@@ -124,7 +125,8 @@ def _configured(tool: DescriptorTool, settings: ToolsHost) -> DescriptorTool:
 
     The registry has it with the default ones.
     """
-    schema = json.loads(json.dumps(tool.input_schema))  # A copy, for the registry stays as it is
+    # A copy at every depth, because the original belongs to the registry.
+    schema = json.loads(json.dumps(tool.input_schema))
     description = tool.description
     if tool.name == "message":
         channel = schema["properties"]["channel"]

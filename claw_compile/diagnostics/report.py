@@ -1,5 +1,7 @@
-"""Reports of diagnostics: text for people, JSON and SARIF 2.1.0 for programs, and workflow commands
-of GitHub Actions.
+"""Reports of diagnostics, for people and for programs.
+
+The text is for people. JSON, SARIF 2.1.0 and the workflow commands of GitHub Actions are for
+programs.
 
 A report shows lines of files, which may hold credentials. So the values of environment variables,
 of anything called a password or a token, and whatever looks like a key are masked. Only a bare

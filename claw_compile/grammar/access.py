@@ -1,5 +1,6 @@
-"""Addresses and credentials of services: ``auth``, ``service-auth``, ``secrets``, ``mcp`` and
-``mcp-stdio``.
+"""Addresses and credentials of services.
+
+The keys are ``auth``, ``service-auth``, ``secrets``, ``mcp`` and ``mcp-stdio``.
 
 A credential is never written into a pod file. A key names where it is: ``env`` a variable of the
 service that is called, ``secret`` one of the pod's secrets.

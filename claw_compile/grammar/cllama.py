@@ -247,7 +247,7 @@ def _variables(
     """Return name → value. As in Compose, a name without a value takes the process's value."""
     variables: dict[str, ProxyVariable] = {}
     for name, node in pairs:
-        # Only ``null`` was not filled in, and has no ``raw``.
+        # Variables were filled in, so each value has its written text in ``raw``, except ``null``.
         is_null_value = node.raw is None
         value = (reader.lookup(name.text) or "") if is_null_value else node.text
         variables[name.text] = ProxyVariable(name.span, value)

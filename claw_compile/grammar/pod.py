@@ -155,8 +155,9 @@ class OwnFeed:
 
 
 type Feed = ScalarNode | OwnFeed
-"""A feed that a descriptor declares, by ``name``, or by ``service/name`` where several declare it;
-or one of the pod's own.
+"""A feed that a descriptor declares, by its name, or a feed of the pod's own.
+
+The name is ``name``, or ``service/name`` where several services declare it.
 """
 
 

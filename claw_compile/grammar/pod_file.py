@@ -268,7 +268,7 @@ def _read_service(reader: Reader, entry: Entry) -> ServiceSpec:
     runner = members[_TYPE]
     count = members.entries.get(_COUNT.name)
 
-    # ``count`` is read by ``_read_count``, once: each reading reports.
+    # ``_read_count`` reads ``count``. A second reading would report its mistakes again.
     fields = {**_AGENT_FIELDS, **_PROVIDER_FIELDS}
     del fields["count"]
 

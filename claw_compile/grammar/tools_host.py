@@ -1,5 +1,6 @@
-"""``tools-host``: the settings of a tools host, in the pod file or in a file of its own
-(docs/spec/tools-host.md "In a pod").
+"""``tools-host``: the settings of a tools host, in the pod file or in a file of its own.
+
+Specification: docs/spec/tools-host.md "In a pod".
 
 Rules. The keys are those of ``toolhost.yml``, and so their shapes are made from its models
 (``claw_contract.toolhost_file``). The sections below ``tools:`` are written at the top here, beside
@@ -314,6 +315,7 @@ def _build_file(members: shapes.Members) -> ToolsHost:
 
 
 TOOLHOST_FILE = shapes.Record((_HOST_SECTION, _TOOLS_SECTION), _build_file, "toolhost.yml")
-"""A whole ``toolhost.yml``, of which a pod takes the settings; principals and addresses are the
-compiler's.
+"""A whole ``toolhost.yml``.
+
+A pod takes only the settings from it: the compiler writes principals and addresses.
 """

@@ -84,7 +84,7 @@ def dockerfile(build: Node, files: Files, lookup: Lookup, within: str = "") -> S
 
     inline = child(build, "dockerfile_inline")
     if isinstance(inline, ScalarNode):
-        # Its lines are not lines of the pod file: what is said of them is said of the whole.
+        # Its lines are not lines of the pod file, so reports point at the key as a whole.
         return Source(inline.span.file, interpolate(inline.text, lookup).text)
 
     name = fill_in(child(build, "dockerfile"), lookup) or "Dockerfile"
@@ -267,7 +267,7 @@ def _pairs(line: _Line, rest: str, at: int) -> Iterator[tuple[str, ScalarNode]]:
 def _words(text: str, escape: str) -> Iterator[tuple[str, int, int]]:
     """Yield each word without its quotes and escapes, and where it begins and ends in the text."""
     word = ""
-    start = -1  # no word yet
+    start = -1  # Where the current word begins; -1 between words
     quote = ""
     at = 0
     while at < len(text):

@@ -63,7 +63,8 @@ class DescriptorLookup:
         for service in self.pod.services:
             name = service.name.text
             if service.names_descriptor and service.describe_file is None:
-                # What it names is no path, which is reported: no other source may take its place.
+                # ``describe-file`` holds no path. That is reported already, and no other source may
+                # take its place.
                 descriptors[name] = None
                 continue
             if service.tools_host is not None:
@@ -78,7 +79,7 @@ class DescriptorLookup:
 
             self.files.diagnostics.extend(first.diagnostics)
             descriptors[name] = self._with_pod_path(service, first.value)
-            # ``sources`` is an iterator: what is left of it are the others.
+            # ``_first`` has taken the one that counts, and all before it; the rest is left.
             self._compare(service, first.value, sources)
         return descriptors
 
@@ -207,7 +208,7 @@ class DescriptorLookup:
             yield checked
             return
 
-        # A stale one is better than none: a stdio server can have no other source.
+        # A stdio server can have no other source, so a stale snapshot is better than none.
         is_used = service.wraps_stdio
         verdict = "it is used all the same" if is_used else "it is passed over"
         name = service.name.text
@@ -232,11 +233,12 @@ class DescriptorLookup:
         if not is_built:
             return differences(snapshot, None, images)
 
-        # What is built here is another image than one of the same name from a registry, so a
-        # snapshot counts only if it says that it is of this one.
+        # A registry may have another image of the same name as the one that is built here. So a
+        # snapshot counts only if it says that it is of this image.
         if not images:
+            # The name that Compose gives to the image.
             pod_name = self.pod.name.text if self.pod.name else ""
-            images = [f"{pod_name}-{service.name.text}"]  # what Compose calls what it builds
+            images = [f"{pod_name}-{service.name.text}"]
         return () if is_of_image(snapshot, images) else ("image",)
 
     def _locked_image(self, service: ServiceSpec) -> Iterator[_Candidate]:

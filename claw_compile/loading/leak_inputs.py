@@ -514,7 +514,7 @@ class Container:
         if source is None:
             return
 
-        # An inline one is a value of the pod file, which came with the keys.
+        # An inline Dockerfile is a value of the pod file, which the loop above has yielded.
         inline = child(node, "dockerfile_inline")
         if inline is None:
             yield file_input("the Dockerfile", source, "text", self.notes)

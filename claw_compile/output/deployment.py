@@ -26,9 +26,11 @@ CA_ROOT = ".claw-ca"  # Beside the pod file
 CA_DIRECTORY = f"{CA_ROOT}/public"  # Mounted into agents: the certificate
 CA_PRIVATE = f"{CA_ROOT}/private"  # mitmproxy's ``confdir``: the key
 CLAW_KEY = "x-claw"
-# The service that keeps the network namespace of a proxy that its agents do not know of: the proxy
-# can be replaced while their links still lead here
 HOLDER = f"{PROXY}-gateway"
+"""The service that holds the network namespace of a proxy that its agents do not know of.
+
+The agents' links lead to this service, so that they stay right when the proxy is replaced.
+"""
 
 
 @dataclass(frozen=True)

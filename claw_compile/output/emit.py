@@ -217,11 +217,14 @@ def pod_manifest(
 
 def _service(service: ServiceSpec, agents: tuple[ProjectedAgent, ...]) -> dict[str, Any]:
     assert service.agent is not None
+    image = child(service.body, "image")
+
     # The first of several ordinals: they differ in nothing that matters here.
     agent = next(each.agent for each in agents if each.agent.spec is service)
-    image = child(service.body, "image")
+
     # A slot may have several models, as fallbacks do: the first of them wins.
     models = {model.slot: model.ref for model in reversed(agent.models)}
+
     return {
         "clawType": service.runner,
         "imageRef": image.text if isinstance(image, ScalarNode) else None,

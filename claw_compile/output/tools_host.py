@@ -1,5 +1,6 @@
-"""A service with ``tools-host``: its ``toolhost.yml``, its principals' tokens, its container
-(docs/spec/tools-host.md).
+"""A service with ``tools-host``: its ``toolhost.yml``, its principals' tokens, its container.
+
+Specification: docs/spec/tools-host.md.
 
 Rules. Each agent that is granted a tool is a principal: its token is derived from the master
 secret, its globs are exactly its grants, its workspace is its own. What the user wrote of the
@@ -187,6 +188,9 @@ def _equip(service: ServiceSpec, body: MapNode, resolved: ResolvedPod, lookup: L
         "restart": "unless-stopped",
         "healthcheck": probe,
     }
+
+    # Some of our keys depend on other keys of the user's: what builds needs no image, what is
+    # published needs no ``expose``, and what has a command of its own starts itself.
     if is_absent(body.value("build")):
         ours["image"] = IMAGE
     if is_absent(body.value("ports")):
@@ -198,6 +202,7 @@ def _equip(service: ServiceSpec, body: MapNode, resolved: ResolvedPod, lookup: L
     if is_absent(body.value("env_file")):
         names = sorted(set(_variables(service)))
         body = add_environment(body, {name: f"${{{name}}}" for name in names})
+
     body = extend_list(body, "tmpfs", ["/tmp:mode=1777,size=64m"])  # noqa: S108
     volume: Data = {"type": "volume", "source": volume_of(service), "target": WORKSPACES}
     return extend_list(body, "volumes", [volume])
@@ -209,19 +214,20 @@ def _variables(service: ServiceSpec) -> Iterator[str]:
     Compose fills them in, so that no value is in a file.
     """
     assert service.tools_host is not None
-    # Below ``exec`` no text is a template
+
+    # ``exec`` has lists of programs, whose texts are taken as they are.
     tools = service.tools_host.tools
-    waiting: list[Any] = [value for name, value in tools.items() if name != "exec"]
-    while waiting:
-        match waiting.pop():
+    values: list[Any] = [value for name, value in tools.items() if name != "exec"]
+    while values:
+        match values.pop():
             case str() as text:
                 yield from _REFERENCE.findall(text)
             case list() as items:
-                waiting += items
+                values += items
             case {"env": str(name), **rest} if not rest:
                 yield name
             case dict() as members:
-                waiting += members.values()
+                values += members.values()
 
 
 def _set_absent(body: MapNode, ours: Mapping[str, Data]) -> MapNode:
@@ -259,7 +265,7 @@ def compose_host(service: ServiceSpec, body: MapNode, deployment: Deployment) ->
     mounts = [bind(f"./{RUNTIME}/{path}", target) for target, path in files.items()]
     body = extend_list(body, "volumes", mounts)
 
-    # The container is made anew when the content of a file changes
+    # The digest changes with the content of a file, and Compose then replaces the container.
     contents = {target: deployment.tree[path] for target, path in files.items()}
     labels = {
         "claw.pod": deployment.pod_name,

@@ -50,15 +50,16 @@ _RENAME_EXCHANGE = 2
 def write(
     tree: Tree, directory: Path, beside: Mapping[Path, bytes] | None = None
 ) -> tuple[Diagnostic, ...]:
-    """Replace ``directory`` by ``tree``, and each file of ``beside``.
+    """Replace ``directory`` by ``tree``, and each file of ``beside``, which everybody may read.
 
-    The files of ``beside`` are for everybody to read.
+    If that can't be done, return a diagnostic, and leave the old tree as it is.
 
-    Return a diagnostic, with the old tree untouched, if that can't be done. Everything is on the
-    disk before anything is renamed. The tree is renamed first: grants that it takes away are gone
-    at once, and a file beside it that is still the old one describes what ran so far.
+    Everything is on the disk before anything is renamed. The tree is renamed first, so that grants
+    that it takes away are gone at once. If the process dies then, the old file beside the tree
+    describes what ran so far.
     """
     at = start_of(str(directory))
+
     # A symlink stays one: the directory that it points at is replaced.
     place = Path(os.path.realpath(directory))
     try:
@@ -175,7 +176,7 @@ def _replace(tree: Tree, place: Path) -> None:
         for name in OURS - names:
             _remove(place / name)
     finally:
-        # It is the old tree after the exchange, or the unfinished new one.
+        # After the exchange, ``fresh`` is the old tree; after an error, the unfinished new one.
         if fresh.exists():
             shutil.rmtree(fresh)
 
@@ -184,7 +185,7 @@ def _link(place: Path, names: Iterable[str]) -> None:
     for name in names:
         link = place / name
         if not link.is_symlink():
-            # Earlier versions wrote the files themselves here.
+            # An earlier version of claw wrote a file here, and no link.
             _remove(link)
             link.symlink_to(Path(TREE, name))
 

@@ -290,6 +290,7 @@ def check_written_grants(loaded: LoadedPod) -> Iterator[Diagnostic]:
 
 
 def _check_grant(grant: Grant, loaded: LoadedPod) -> Iterator[Diagnostic]:
+    """Check that the service exists, and describes the tools that the grant names."""
     name = grant.service.text
     service = loaded.pod.service(name)
     if service is None:
@@ -298,21 +299,27 @@ def _check_grant(grant: Grant, loaded: LoadedPod) -> Iterator[Diagnostic]:
 
     if not SERVICE_NAME.fullmatch(name) or len(name) > MAX_HOST_LENGTH:
         yield codes.BAD_SERVICE_NAME.at(service.name.span, f"{quote(name)} can't provide tools")
+
     # A stdio server without a snapshot has a diagnostic of its own.
     if name not in loaded.descriptors and not service.wraps_stdio:
         yield no_descriptor(grant.service)
 
+    # None also for a descriptor that could not be read, which is reported already.
     service_descriptor = loaded.descriptors.get(name)
     if service_descriptor is None:
         return
+
     if not service_descriptor.tools:
         message = f"{name} declares no tools in {service_descriptor.file}"
         yield codes.NO_TOOLS.at(grant.service.span, message)
         return
 
-    allowed = () if isinstance(grant.allow, AllTools) else grant.allow
-    for word in (*allowed, *grant.deny):
-        yield from _check_tool(word, name, service_descriptor)
+    named_tools = [*grant.deny]
+    if not isinstance(grant.allow, AllTools):
+        named_tools = [*grant.allow, *grant.deny]
+    for tool in named_tools:
+        yield from _check_tool(tool, name, service_descriptor)
+
     if isinstance(grant.allow, AllTools):
         yield from _check_granted_writes(grant.allow, grant, service_descriptor.tools)
 
@@ -371,8 +378,9 @@ def check_surfaces(agent: Agent, loaded: LoadedPod) -> Iterator[Diagnostic]:
     for grant in agent.grants:
         first_grants.setdefault(grant.service.text, grant)
 
-    # A grant works without a surface, and with one the agent can call the service past its proxy.
-    # ``strict-surfaces`` asks for both nevertheless.
+    # The proxy makes the calls of a grant, so the agent needs no surface to that service; with one,
+    # it can call the service past its proxy. ``strict-surfaces`` demands a surface for each grant
+    # nevertheless.
     for name, grant in first_grants.items():
         own_surface = surfaces.get(name)
         if own_surface is not None and not loaded.pod.strict_surfaces:
@@ -403,24 +411,26 @@ def _check_channels(agent: Agent, loaded: LoadedPod) -> Iterator[Diagnostic]:
 def check_tool_names(agent: Agent, loaded: LoadedPod) -> Iterator[Diagnostic]:
     """Report tools that models do not see under their plain alias, at the tool's descriptor."""
     granted = {canonical_name(each.service, each.tool.name): each for each in agent.tools}
-    by_alias: dict[str, list[str]] = {}
+    names_by_alias: dict[str, list[str]] = {}
     for name in granted:
-        by_alias.setdefault(plain_alias(name), []).append(name)
+        names_by_alias.setdefault(plain_alias(name), []).append(name)
 
-    changed = {
+    # Two tools can't share an alias, and a provider takes none that is too long.
+    unusable = {
         alias: names
-        for alias, names in by_alias.items()
+        for alias, names in names_by_alias.items()
         if len(names) > 1 or len(alias) > ALIAS_LIMIT
     }
-    presented = assign_aliases(granted) if changed else {}
+    if not unusable:
+        return
 
-    for alias, names in changed.items():
+    final_aliases = assign_aliases(granted)
+    for alias, names in unusable.items():
         for name in names:
             others = [other for other in names if other != name]
             why = f"like {', '.join(others)}" if others else f"which has {len(alias)} characters"
-            message = (
-                f"{name} would be {quote(alias)}, {why}; models see it as {quote(presented[name])}"
-            )
+            final = quote(final_aliases[name])
+            message = f"{name} would be {quote(alias)}, {why}; models see it as {final}"
 
             notes = []
             for other in others:

@@ -1,5 +1,4 @@
-"""Check: services whose containers could take over the host or reach too much, whose images may
-change, or whose names collide.
+"""Check services: what their containers reach, whether images may change, whether names collide.
 
 The rules:
 

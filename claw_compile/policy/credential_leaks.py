@@ -101,7 +101,7 @@ def _leaks(
     """Yield the leaks of one input, in the order of the rules."""
     text = item.text
     for token in own:
-        # With blanks of the same length, so that places stay.
+        # The agent's own token is no leak. Blanks of the same length keep the places of the rest.
         text = text.replace(token, " " * len(token))
 
     for secret in candidates:
@@ -134,10 +134,11 @@ def _named_keys(item: LeakInput, text: str) -> Iterator[_CredentialLeak]:
     ``text`` is the input without the agent's own token.
     """
     code = codes.PROVIDER_KEY_VARIABLE
-    is_own_token = not text.strip() and bool(item.text.strip())
 
-    # ``OPENAI_API_KEY`` with the agent's own token is how a runner reaches its proxy.
-    if not is_own_token:
+    # ``OPENAI_API_KEY`` with the agent's own token is how a runner reaches its proxy, and no leak.
+    had_text = bool(item.text.strip())
+    is_only_own_token = had_text and not text.strip()
+    if not is_only_own_token:
         has_value = bool(text or item.refers)
         key = next(filter(is_key_variable, item.refers), None)
         if item.kind == "variable" and is_key_variable(item.name) and has_value:
@@ -176,7 +177,7 @@ def _secrets(
 
     secrets += _derived_secrets(loaded, resolved)
 
-    # Of equal values the first one stays: from the end, it is the last to be set.
+    # Of equal values the first one stays: going backwards, it is set last.
     distinct: dict[str, _HeldSecret] = {}
     for secret in reversed(secrets):
         if secret.value:
@@ -195,7 +196,8 @@ def _derived_secrets(loaded: LoadedPod, resolved: ResolvedPod) -> Iterator[_Held
     for agent in resolved.agents:
         epoch = epochs.get(agent.id, 0)
 
-        # The agents of a counted service are given the same things, so no one's token may be there.
+        # The agents of a counted service are given the same things, so these may hold the token of
+        # none of them.
         owner = agent.spec.name.text if agent.spec.count == 1 else None
         token = agent_token(master, agent.id, epoch).reveal()
         yield _HeldSecret(f"the token of the agent {agent.id}", token, owner)

@@ -262,23 +262,24 @@ def proxy_env(
 
         own = {**pod.cllama_env, **agent.spec.cllama_env}
         for name, variable in own.items():
-            first = merged.setdefault(name, variable)
-            if first.value == variable.value:
+            known = merged.setdefault(name, variable)
+            if known.value == variable.value:
                 continue
 
-            # By place, so that the report does not depend on the order of agents. The values may be
-            # keys, and are not shown.
-            first, other = sorted((first, variable), key=lambda each: each.key)
-            notes = [Note(first.key, "the other one is here")]
+            # In the order of the file, so that the report does not depend on the order of agents.
+            # The values may be keys, so the message does not show them.
+            upper, lower = sorted((known, variable), key=lambda each: each.key)
+            notes = [Note(upper.key, "the other one is here")]
             message = f"{name} has two values, and the pod has one proxy"
-            diagnostics.append(codes.PROXY_ENV_CONFLICT.at(other.key, message, notes=notes))
+            diagnostics.append(codes.PROXY_ENV_CONFLICT.at(lower.key, message, notes=notes))
 
     egress = merged.get(EGRESS)
     if egress is not None and egress.value not in EGRESS_WORDS:
         message = f"{EGRESS} takes {' or '.join(EGRESS_WORDS)}"
         diagnostics.append(codes.BAD_EGRESS.at(egress.key, message))
 
-    # Who stops the proxy waits for as long. An empty variable means the proxy's default.
+    # Docker and Kubernetes are told to wait this long before they kill the proxy, so the number is
+    # needed here. An empty variable means the proxy's default.
     drain = merged.get(DRAIN)
     if drain is not None and drain.value and not whole_number(drain.value, MAX_DRAIN_MS):
         message = f"{DRAIN} takes a whole number of milliseconds from 1 to {MAX_DRAIN_MS}"
@@ -339,6 +340,7 @@ def inherited_defaults(pod: PodSpec, spec: ServiceSpec) -> frozenset[str]:
     """Return the pod's defaults that reach the service, by the name of their key."""
     names: set[str] = set()
 
+    # A list with ``...`` in it adds to the default, and so inherits it, too.
     lists = {
         "tools-defaults": (spec.tools, pod.tools),
         "surfaces-defaults": (spec.surfaces, pod.surfaces),
@@ -350,6 +352,7 @@ def inherited_defaults(pod: PodSpec, spec: ServiceSpec) -> frozenset[str]:
         if default_list is not None and inherits:
             names.add(name)
 
+    # Everything else replaces its default as a whole.
     wholes = {
         "tool-policy-defaults": (spec.tool_policy, pod.tool_policy),
         "budget-defaults": (spec.spending, pod.spending),

@@ -1,5 +1,6 @@
-"""The networks of a pod, derived from grants and surfaces (docs/spec/compile.md, "Output"; decision
-0018).
+"""The networks of a pod, derived from grants and surfaces.
+
+Specification: docs/spec/compile.md, "Output"; decision 0018.
 
     claw-agent-<id>   the agent, its proxy, and the services that it has a surface on;
                       internal unless the agent has egress://

@@ -1,5 +1,6 @@
-"""All lines of the log of ``claw tools serve``, one JSON object each
-(docs/spec/tools-host.md "Audit").
+"""All lines of the log of ``claw tools serve``, one JSON object each.
+
+Specification: docs/spec/tools-host.md "Audit".
 """
 
 from typing import Any, Literal

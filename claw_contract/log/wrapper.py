@@ -1,5 +1,6 @@
-"""All lines of the log of ``claw mcp-stdio``, one JSON object each, on stdout
-(docs/spec/mcp.md "The stdio wrapper").
+"""All lines of the log of ``claw mcp-stdio``, one JSON object each, on stdout.
+
+Specification: docs/spec/mcp.md "The stdio wrapper".
 """
 
 from typing import Literal

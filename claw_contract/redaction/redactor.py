@@ -176,13 +176,14 @@ class Redactor:
         if not has_needless_escape:
             return False
 
-        # What is decoded below is printable ASCII only, so it can't rule out any other form.
+        # Only escapes of printable ASCII are decoded below. A secret with any other character may
+        # be hidden by other escapes, so the whole document must be decoded.
         forms = {form for search in self._searches for form in search.forms}
         if any(_NOT_PLAIN.search(form) for form in forms):
             return True
 
-        # Decoding all of it would be one long step. So it is decoded piece by piece, and each level
-        # of JSON within JSON is searched.
+        # To decode the document in one go would hold up the event loop. So it is decoded piece by
+        # piece, and each level of JSON within JSON is searched.
         pieces = (document[start:end] for start, end in _steps(document, _DECODED))
         for text in _decoded_levels(pieces, self.max_form_bytes):
             if any(form in text for form in forms):
@@ -403,23 +404,27 @@ def _step_over_strings(document: bytes, read: int, place: int, max_text: int) ->
         window = min(read + _DECODED, place)
         before = _WHOLE_STRINGS.match(document, read, window)
         assert before is not None  # it also matches the empty string
-        string = before.end()  # Where a string begins that does not end in the window
-        has_no_such_string = string == window
-        if has_no_such_string:
-            if window == place:
-                return read  # Not ``place``: a number that contains it begins before it
+        string_start = before.end()
+        window_cuts_string = string_start < window
 
-            # Nor ``window``: a number may reach over it. Its last separator is outside strings.
+        if not window_cuts_string and window == place:
+            # ``place`` is in no string. It may be in a number, which begins behind ``read``.
+            return read
+
+        if not window_cuts_string:
+            # Go on after the last separator of the window, since its end may be in a number.
             last_separator = _find_last_separator(document, read, window)
             read = window if last_separator < 0 else last_separator + 1
             continue
 
-        end = _end_of_string(document, string + 1)
-        if end > place:
-            if end - string > max_text:
-                raise LongTextError
-            return string
-        read = end
+        end = _end_of_string(document, string_start + 1)
+        if end <= place:
+            read = end
+            continue
+
+        if end - string_start > max_text:
+            raise LongTextError
+        return string_start
     return read
 
 
@@ -490,9 +495,11 @@ def _decoded_levels(pieces: Iterable[bytes], overlap: int) -> Iterator[bytes]:
     Each text begins with the last ``overlap`` bytes of the text before it on its level, so that a
     form in two pieces is found.
     """
-    # By level:
-    cut_escapes = [b""] * _MAX_LEVELS  # The beginning of an escape that the last piece cut
-    ends = [b""] * (_MAX_LEVELS + 1)  # The last bytes of the text before
+    # For each level: the beginning of an escape that the last piece cut, and the last bytes of the
+    # text before.
+    cut_escapes = [b""] * _MAX_LEVELS
+    ends = [b""] * (_MAX_LEVELS + 1)
+
     for piece in pieces:
         text = piece
         for level in range(_MAX_LEVELS):
@@ -500,8 +507,8 @@ def _decoded_levels(pieces: Iterable[bytes], overlap: int) -> Iterator[bytes]:
             yield with_end
             ends[level] = with_end[-overlap:]
 
-            # The match ends before an escape that is cut, which can only be in the last bytes, or
-            # before a malformed one, which is passed over.
+            # The match ends at the first escape that is not whole. One that the piece cuts, in its
+            # last bytes, waits for the next piece; a malformed one is passed over.
             escaped = cut_escapes[level] + text
             whole = _WHOLE_ESCAPES.match(escaped)
             assert whole is not None  # it also matches the empty string

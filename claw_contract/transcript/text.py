@@ -1,5 +1,6 @@
-"""Messages and responses of every dialect as text for people, also from damaged and
-hostile documents.
+"""Messages and responses of every dialect as text for people.
+
+They may come from damaged and hostile documents.
 
 Nothing here raises. Unknown values are printed as JSON, and long ones are cut with a mark. No
 control character remains that could move a terminal's cursor, reverse a line or hide words.

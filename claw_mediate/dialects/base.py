@@ -16,6 +16,11 @@ from claw_mediate.core.split import SplitRules
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import ModelResponse, Round, ToolUse
 from claw_mediate.core.weave import Weaves
+
+# Exported: callers catch it as this module's error.
+from claw_mediate.dialects.errors import (
+    FailedResponseError as FailedResponseError,  # noqa: PLC0414
+)
 from claw_mediate.dialects.kept import KeptReferences
 from claw_mediate.dialects.streams import Assembler, OwnOpening, StreamWriter
 from claw_state.continuity import Anchor
@@ -37,18 +42,6 @@ class UnreadableRequestError(ValueError):
 
 class UnreadableResponseError(ValueError):
     """The provider's body is not a response of this dialect."""
-
-
-class FailedResponseError(Exception):
-    """A response with status 200 that tells of a failure.
-
-    It is treated as a response with this status and this error body.
-    """
-
-    def __init__(self, status: int, body: bytes) -> None:
-        super().__init__(f"the response tells of a failure with status {status}")
-        self.status = status
-        self.body = body
 
 
 class ResentItems(NamedTuple):

@@ -4,16 +4,14 @@ Both speak ``ReplyEvent``. Buffered answers are told as events of their body, so
 has one writer.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, Literal, Protocol
 
 import msgspec
 
 from claw_contract.sse import SseEvent
 from claw_mediate.core.reply_events import ReplyEvent
-
-if TYPE_CHECKING:
-    from claw_mediate.dialects.base import Dialect, FailedResponseError, RunnerRequest
+from claw_mediate.dialects.errors import FailedResponseError
 
 type Keepalive = Literal["comment", "native"]
 
@@ -27,6 +25,10 @@ class OwnOpening(msgspec.Struct, frozen=True):
     id: str
     model: str
     created: int  # Seconds since 1970
+
+
+NO_OPENING: Final = OwnOpening("", "", 0)
+"""The opening of a stream that never needs one of ours."""
 
 
 class StreamWriter(Protocol):
@@ -90,7 +92,7 @@ class Assembler(Protocol):
         """
 
     @property
-    def error(self) -> "FailedResponseError | None":
+    def error(self) -> FailedResponseError | None:
         """Return the failure that the stream told of; None if there was none.
 
         Its body has the form of an error body of this protocol.
@@ -127,10 +129,22 @@ class ReplySink(Protocol):
         """True if the runner has something of this reply, so that it can't be asked for again."""
 
 
-def write_stream(dialect: "Dialect", body: bytes, request: "RunnerRequest") -> Iterator[bytes]:
-    """Yield a body of ``write_response`` as one well-formed stream of events."""
-    writer = dialect.writer(request, OwnOpening("", request.model, 0))
-    for event in dialect.tell(body, request):
-        chunk = writer.write(event)
-        if chunk:
-            yield chunk
+class StreamedDialect[R](Protocol):
+    """A dialect (``base.Dialect``), as far as its streams go; ``R`` is a runner's request."""
+
+    @property
+    def tell(self) -> Callable[[bytes, R], Iterator[ReplyEvent]]: ...
+
+    @property
+    def writer(self) -> Callable[[R, OwnOpening], StreamWriter]: ...
+
+
+def write_stream[R](
+    dialect: StreamedDialect[R], body: bytes, request: R, own: OwnOpening = NO_OPENING
+) -> Iterator[bytes]:
+    """Yield a body of ``write_response`` as one well-formed stream of events.
+
+    ``own`` is not needed for it: a body tells how its stream begins.
+    """
+    writer = dialect.writer(request, own)
+    return filter(None, map(writer.write, dialect.tell(body, request)))

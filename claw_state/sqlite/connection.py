@@ -129,7 +129,7 @@ class Database:
 
     async def _when_free[T](self, work: Callable[[], T], *, backs_off: bool = True) -> T:
         """Return the result of ``work``, which writes, as soon as no other process has the lock."""
-        waited = 0.0  # The pauses alone: a busy event loop is no locked file
+        waited = 0.0  # The sum of the pauses: the time of a busy event loop does not count
         pause = _MAX_PAUSE_SECONDS / 4
         while True:
             try:

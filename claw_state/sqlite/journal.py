@@ -8,7 +8,7 @@ a thread (``claw_state/sqlite/wal.py``).
 import sqlite3
 import time
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -19,6 +19,7 @@ from claw_state.journal import (
     PreviousAttempt,
     RequestFingerprint,
     StoredResponse,
+    TurnState,
     holds_lease,
 )
 from claw_state.lease import LeaseOwner, LifeLock
@@ -70,6 +71,17 @@ _DELETE_EXPIRED = "DELETE FROM turns WHERE seen <= ? AND request = ? AND state =
 _READ_STEP = "SELECT record FROM steps WHERE turn = ? AND round = ? AND place = ?"
 
 
+class _TurnRow(NamedTuple):
+    """A row of ``_SELECT``; one of ``_TURN`` has the first four columns."""
+
+    turn_id: str
+    state: TurnState
+    owner: str
+    seen: float
+    idempotency_key: str = ""
+    message_digest: str = ""
+
+
 class SqliteJournal:
     """A ``Journal`` in SQLite: in a file, or in memory."""
 
@@ -86,51 +98,58 @@ class SqliteJournal:
 
     async def find(self, agent_id: str, fingerprint: RequestFingerprint) -> PreviousAttempt | None:
         since = self._clock() - RESUME_SECONDS
-        row = self._first(_SAME, agent_id, since, fingerprint.request)
+        row = self._first_turn(_SAME, agent_id, since, fingerprint.request)
         is_altered = row is None and bool(fingerprint.last_message)
         if is_altered:
             row = self._find_altered(agent_id, since, fingerprint)
         if row is None:
             return None
 
-        turn_id, state, owner, seen, key, _ = row
-        is_alive = self._is_alive(row, altered=is_altered)
-        answer = self._first(_READ_ANSWER, turn_id)
+        answer = self._first(_READ_ANSWER, row.turn_id)
         try:
             response = msgspec.msgpack.decode(answer[0], type=StoredResponse) if answer else None
         except msgspec.DecodeError as error:
             raise StoreError(f"the record of a turn can't be read: {error}") from error
 
-        return PreviousAttempt(turn_id, state, is_alive, key, response, owner, seen)
+        return PreviousAttempt(
+            turn_id=row.turn_id,
+            state=row.state,
+            is_alive=self._is_alive(row, altered=is_altered),
+            idempotency_key=row.idempotency_key,
+            response=response,
+            owner=row.owner,
+            seen=row.seen,
+        )
 
     def _find_altered(
         self, agent_id: str, since: float, fingerprint: RequestFingerprint
-    ) -> tuple[Any, ...] | None:
+    ) -> _TurnRow | None:
         """Return the latest turn that the request repeats with a note appended."""
-        candidates = self._db.read(_ALTERED, agent_id, since, fingerprint.earlier)
-        attempts = {(message_digest, state) for _, state, *_, message_digest in candidates}
+        rows = self._db.read(_ALTERED, agent_id, since, fingerprint.earlier)
+        candidates = [_TurnRow(*row) for row in rows]
+        attempts = {(turn.message_digest, turn.state) for turn in candidates}
         matches = fingerprint.openclaw_retry_of(attempts)
-        for row in candidates:
-            _, state, *_, message_digest = row
-            if (message_digest, state) in matches and not self._runs(row):
-                return row
+        for turn in candidates:
+            is_match = (turn.message_digest, turn.state) in matches
+            if is_match and not self._runs(turn):
+                return turn
         return None
 
     async def is_alive(self, turn_id: str) -> bool:
-        row = self._first(_TURN, turn_id)
-        return row is not None and self._is_alive(row)
+        turn = self._first_turn(_TURN, turn_id)
+        return turn is not None and self._is_alive(turn)
 
-    def _is_alive(self, row: tuple[Any, ...], *, altered: bool = False) -> bool:
-        _, state, owner, seen, *_ = row
-        return holds_lease(self._owner, state, owner, self._clock() - seen, altered=altered)
+    def _is_alive(self, turn: _TurnRow, *, altered: bool = False) -> bool:
+        silent = self._clock() - turn.seen
+        return holds_lease(self._owner, turn.state, turn.owner, silent, altered=altered)
 
-    def _runs(self, row: tuple[Any, ...]) -> bool:
+    def _runs(self, turn: _TurnRow) -> bool:
         """Return True if a turn runs, here or elsewhere, and its runner waits.
 
         A turn that runs here is found only by its own request (``claw_mediate/turns/registry.py``).
         """
-        _, state, owner, *_ = row
-        return state == "running" and (self._is_alive(row) or owner == self._owner.name)
+        runs_here = turn.owner == self._owner.name
+        return turn.state == "running" and (self._is_alive(turn) or runs_here)
 
     async def begin(self, turn_id: str, agent_id: str, fingerprint: RequestFingerprint) -> bool:
         await self._prune()
@@ -209,8 +228,8 @@ class SqliteJournal:
     async def _write_unless_one_runs(self, request: str, statement: str, *values: object) -> int:
         """Run a statement that makes a turn the running one of its request.
 
-        Return 0 if there is one already. One that has expired is deleted: it is no longer found,
-        but may still be there.
+        Return 0 if another turn of that request is running. An expired one does not count: it is
+        deleted, and the statement runs again.
         """
         for _ in range(2):
             try:
@@ -222,6 +241,10 @@ class SqliteJournal:
     def _read_step(self, turn_id: str, round_number: int, place: int) -> bytes | None:
         row = self._first(_READ_STEP, turn_id, round_number, place)
         return None if row is None else bytes(row[0])
+
+    def _first_turn(self, query: str, *values: object) -> _TurnRow | None:
+        row = self._first(query, *values)
+        return None if row is None else _TurnRow(*row)
 
     def _first(self, query: str, *values: object) -> tuple[Any, ...] | None:
         return next(iter(self._db.read(query, *values)), None)

@@ -38,8 +38,8 @@ _MAX_LOG_PAGES = 16_000
 Before that a thread does (``claw_state/sqlite/wal.py``).
 """
 _VACUUM_PAGES = 256
-# Returns a few pages to the disk; the event loop waits meanwhile
 VACUUM_STEP = f"PRAGMA incremental_vacuum({_VACUUM_PAGES})"
+"""The statement that returns a few pages to the disk. The event loop waits meanwhile."""
 _INCREMENTAL = 2
 _TRUNCATE_TRIES = 50
 _LOCK_HELD_SECONDS = 0.005
@@ -114,8 +114,8 @@ def vacuum_and_truncate_log(database: sqlite3.Connection) -> bool:
 
     Return False if the log can't be truncated, because it was read all the time.
     """
+    # The file of an old version does not shrink: its number of free pages stays the same.
     before = -1
-    # A file of an old version does not shrink, and its number stays the same.
     while (free := database.execute("PRAGMA freelist_count").fetchone()[0]) not in (0, before):
         before = free
         with low_priority_transaction(database):

@@ -57,7 +57,11 @@ class SqliteSpending:
     async def count_request(
         self, agent_id: str, budget: Budget, reservation: Reservation | None = None
     ) -> BudgetExcess | None:
-        """Drop old buckets, and count one more request if the limits allow it, in one step."""
+        """Count one more request if the limits allow it, and return the limit that does not.
+
+        The check and the count are one transaction, so that no two requests take the same room.
+        With ``soft_alert`` the request is counted even over the limit.
+        """
         now = self._clock()
         ends = bucket_end(budget, now)
 
@@ -105,7 +109,7 @@ class SqliteSpending:
                     if held == CHARGED:  # the estimate was counted already
                         difference -= estimate
 
-            # A reservation that is only removed, or was charged just that much, adds nothing.
+            # Nothing is to be counted if the request cost nothing, or just its charged estimate.
             if reservation is None or difference or unknown:
                 execute(_ADD, (agent_id, ends, 0, difference, unknown))
 

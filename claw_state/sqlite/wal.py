@@ -79,8 +79,8 @@ class WriteAheadLog:
         with suppress(sqlite3.Error):  # the next checkpoint tries again
             _, pages, _ = self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             if pages >= _LONG_LOG_PAGES:
-                # A slow disk gave writers much time meanwhile. What they wrote is copied first
-                # without the lock, too.
+                # RESTART copies the rest under the lock. If the disk is slow, others have written
+                # much since the first checkpoint, so a second one copies that without the lock.
                 self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
                 self._db.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
 

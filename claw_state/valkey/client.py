@@ -132,7 +132,8 @@ class ValkeyClient:
         except (*self._connection_errors, TimeoutError, OSError) as error:
             self._health.back_off()
             raise self._health.fail(_connection_message(error)) from error
-        except UnicodeError as error:  # ours: what was to be written has no bytes
+        except UnicodeError as error:
+            # A mistake of ours, not of the server: a text of the command can't be encoded.
             raise StoreError(str(error)) from error
         except (ValueError, OverflowError, RecursionError, MemoryError) as error:
             # Errors of the client's parser.

@@ -96,6 +96,7 @@ class ValkeyInventory:
 
     def _agents(self, redis: Redis, names: tuple[bytes, ...], now: float) -> Iterator[AgentState]:
         """Yield the agents with these names that have anything in the state."""
+        # One round trip for the whole batch: seven commands for each agent, in its order.
         pipeline = redis.pipeline(transaction=False)
         for name in names:
             whole = b"claw:a:%b:whole" % name
@@ -106,21 +107,20 @@ class ValkeyInventory:
             pipeline.zrange(whole, -1, -1, withscores=True)
             pipeline.zcard(b"claw:a:%b:owned_used" % name)
             pipeline.zcard(b"claw:a:%b:objects_used" % name)
-        answers = batched(pipeline.execute(), 7)  # those to one agent's questions
+        answers_by_agent = batched(pipeline.execute(), 7)
 
         turns = _turns(redis, names)
-        for name, answer in zip(names, answers, strict=True):
-            # ``total``: with the entries that are only marks, without messages
-            count, total, size, oldest, newest, owned, objects = answer
+        for name, answers in zip(names, answers_by_agent, strict=True):
+            count, count_with_marks, size, oldest, newest, owned, objects = answers
             rounds = RoundStats(
                 count=count,
                 size=int(size or 0),
                 oldest=oldest[0][1] if oldest else None,
                 newest=newest[0][1] if newest else None,
-                marks=total - count,
+                marks=count_with_marks - count,
             )
             states = count_states(self._state(turn, now) for turn in turns[name])
-            if total or states or owned or objects:
+            if count_with_marks or states or owned or objects:
                 agent = name.decode(errors="replace")
                 yield AgentState(agent, rounds, states, owned=owned + objects)
 

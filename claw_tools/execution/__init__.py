@@ -1,3 +1,4 @@
-"""Commands that a model writes: how they are contained, and the tools that run them
-(docs/tools-host.md).
+"""Commands that a model writes: how they are contained, and the tools that run them.
+
+See docs/tools-host.md.
 """

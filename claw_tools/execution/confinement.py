@@ -59,9 +59,9 @@ class CommandLimits:
     max_memory: int = 1 << 30
     max_file: int = 1 << 30
     runs_own: bool = True  # Whether programs in the workspace may be run
-    max_abi: int = 99  # Of Landlock: tests know less than the kernel
+    max_abi: int = 99  # The newest ABI of Landlock to use: tests set an older one
     abi: int = field(default=0, init=False)
-    program: bytes = field(default=b"", init=False)  # Of seccomp
+    program: bytes = field(default=b"", init=False)  # The filter of seccomp
 
     def __post_init__(self) -> None:
         """Ask for the ABI of Landlock, and write the filter, once for all calls.
@@ -108,7 +108,7 @@ def hide_memory() -> None:
 
 def prefer_to_keeper() -> None:
     """End before the keeper where the machine's memory is short."""
-    prctl(_DUMPABLE, 1)  # Else the file belongs to root
+    prctl(_DUMPABLE, 1)  # Without this, the file in /proc belongs to root
     with open("/proc/self/oom_score_adj", "w", encoding="utf-8") as file:
         file.write("1000")
     hide_memory()
@@ -162,7 +162,8 @@ def confine(limits: CommandLimits) -> None:
     """
     prctl(_NO_NEW_PRIVS, 1)
 
-    # An error means that the kernel has no more of them, or that there is no right to drop any
+    # An error means that the kernel has no further capabilities, or that there is no right to drop
+    # any.
     with contextlib.suppress(OSError):
         for capability in range(_LAST_CAPABILITY + 1):
             prctl(_CAPBSET_DROP, capability)
@@ -182,7 +183,8 @@ def _rules(limits: CommandLimits) -> list[tuple[str, int]]:
     devices = [(f"/dev/{name}", landlock.WRITE) for name in DEVICES]
     shared = [*system, *devices]
     if limits.form == "namespaces":
-        # No rule below the root takes away a right that the root gives, so it gives few
+        # Landlock adds up the rights of a path and of all folders above it. So the rule of the root
+        # gives only what everything below it may have.
         return [("/", landlock.READ & ~landlock.EXECUTE), (WORKSPACE, own), ("/tmp", own), *shared]  # noqa: S108 - the call's own
 
     settings = (*SETTINGS, *NETWORK_SETTINGS) if limits.network else SETTINGS
@@ -201,10 +203,11 @@ def count_tasks() -> int:
 
 
 def find_breaches(outside: str, *, network: bool) -> Iterator[str]:
-    """Yield what is possible that must not be, and the reverse.
+    """Yield every forbidden act that is possible, and every needed act that is not.
 
-    ``outside`` is a directory that all may write, with a file ``secret`` that all may read. The
-    present directory is the workspace.
+    The process tries all of them on itself. So it must be confined already, and its current
+    directory must be the workspace. ``outside`` is a directory that everybody may write, with a
+    file ``secret`` that everybody may read: only the confinement protects them.
     """
     forbidden: dict[str, Callable[[], Any]] = {
         "read a file outside the workspace": lambda: os.open(f"{outside}/secret", os.O_RDONLY),

@@ -1,5 +1,6 @@
-"""The form that holds commands on this machine, found by trying it, and the launcher that runs them
-(docs/tools-host.md).
+"""The form that holds commands on this machine, found by trying it; and the launcher.
+
+The launcher runs the commands. See docs/tools-host.md.
 
 Rules. A form holds when every attempt to leave it, made by a process inside it, has failed. If one
 can't be had, a line says why. If no form holds, there are no commands.

@@ -1,5 +1,6 @@
-"""The launcher: it forks a keeper for each call, and nothing else
-(docs/decisions/0034-a-launcher-that-forks.md).
+"""The launcher: it forks a keeper for each call, and nothing else.
+
+The reasons are in docs/decisions/0034-a-launcher-that-forks.md.
 
 ``main([LIMITS, FD])`` serves until the other end of the socket FD closes. It is a program of the
 standard library alone, and of one thread, so that a fork costs little and copies nothing secret:
@@ -71,8 +72,11 @@ def main(arguments: list[str]) -> None:
     control = socket.socket(fileno=int(arguments[1]))
     prctl(_CHILD_SUBREAPER, 1)
     hide_memory()
+
+    # A garbage collection in a fork would write to its pages, and so copy them.
     gc.disable()
-    gc.freeze()  # A collection in a fork would copy its pages
+    gc.freeze()
+
     os.umask(0o022)
     for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
@@ -82,7 +86,7 @@ def main(arguments: list[str]) -> None:
         timeout = _REAP_SECONDS if keepers else None
         readable, _, _ = select.select([control], [], [], timeout)
         if readable and not _take_call(control, limits, keepers):
-            return  # The kernel tells the keepers
+            return  # The kernel then sends each keeper SIGTERM (``die_with_parent``)
         _reap(keepers)
 
 
@@ -144,7 +148,9 @@ def _keep(limits: CommandLimits, own: Descriptors, launcher: int) -> None:
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     die_with_parent(signal.SIGTERM)
-    has_launcher = os.getppid() == launcher  # It may have died before
+
+    # The launcher may have died before the kernel was asked to tell us.
+    has_launcher = os.getppid() == launcher
     if not has_launcher or not request:
         return
 
@@ -178,7 +184,7 @@ def _has_ended(limits: CommandLimits, own: Descriptors, inner: int) -> bool:
 
 def _fork_inner(limits: CommandLimits, own: Descriptors, request: dict[str, Any]) -> int:
     """Fork the command; in namespaces, process 1, whose child the command is."""
-    # The keeper's end stays open as long as it lives
+    # The keeper never writes: its end of the pipe closes when it dies, and process 1 sees that.
     lifeline, keepers_end = os.pipe()
     inner = os.fork()
     if inner:
@@ -210,7 +216,7 @@ def _be_first(
     """
     die_with_parent(signal.SIGKILL)
     keeper_has_died, _, _ = select.select([lifeline], [], [], 0)
-    if keeper_has_died:  # Before this process could ask for a signal
+    if keeper_has_died:  # before the kernel was asked to tell us
         return
 
     build_root(network=limits.network)

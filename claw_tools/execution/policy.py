@@ -1,5 +1,6 @@
-"""The programs that may be named: ``allow`` and ``deny`` of the configuration (docs/tools-host.md
-"What is contained, and how").
+"""The programs that may be named: ``allow`` and ``deny`` of the configuration.
+
+See docs/tools-host.md "What is contained, and how".
 
 Rules. This is for order and is no wall: a program that is allowed may start others, and containment
 is the kernel's. With ``allow``, what can't be judged is refused: substitutions, redirections,

@@ -29,9 +29,7 @@ KEPT_BYTES: Final = 32 << 10
 _END_SECONDS: Final = 10.0
 _READ: Final = 4_096
 _SIGNALED: Final = 128
-"""The exit code of a command that a signal ended is this and the signal's number, as a shell
-says it.
-"""
+"""The exit code of a command that a signal ended, less the signal's number, as in a shell."""
 
 
 class KeptOutput(asyncio.Protocol):
@@ -125,7 +123,8 @@ class ContainedProcess:
         Raise ``ToolError``.
         """
         try:
-            # The call has the writing ends from then on; ours are closed, so that the streams end
+            # The call gets copies of the writing ends. Ours are closed here, so that a stream ends
+            # when the call closes its own.
             with ExitStack() as writers:
                 output, output_writer = await self._open_pipe(closing, writers)
                 errors, errors_writer = await self._open_pipe(closing, writers)
@@ -203,7 +202,7 @@ class ContainedProcess:
     def _end(self) -> None:
         """Have the keeper end the command: it sees the end of the stream."""
         if self._socket is not None:
-            with suppress(OSError):  # It has ended
+            with suppress(OSError):  # The keeper has ended
                 self._socket.shutdown(socket.SHUT_WR)
 
 

@@ -46,8 +46,9 @@ _ABSENT: Final = tuple(
     memfd_create memfd_secret
     """.split()  # noqa: SIM905 - a table
 )
-"""Answered as by a kernel without them, so that programs go on: clone3 hides its flags from a
-filter, and a memfd is memory that no limit counts.
+"""System calls that fail as on a kernel without them, so that programs do without.
+
+clone3 hides its flags from a filter, and a memfd is memory that no limit counts.
 """
 _REFUSED: Final = tuple(
     """
@@ -71,12 +72,15 @@ _METADATA: Final = tuple(
     file_setattr
     """.split()  # noqa: SIM905 - a table
 )
-"""Landlock does not mediate them: unless namespaces hide the files outside, they are refused
-everywhere.
+"""System calls that change a file's metadata, which Landlock does not mediate.
+
+They are refused everywhere, unless namespaces hide the files outside the workspace.
 """
 _WATCHES: Final = ("inotify_add_watch",)
-"""Landlock does not mediate it either. It tells the names in a folder, and who opens them, even if
-only the owner may look; and the commands of all principals have the same user.
+"""The system call that watches a folder, which Landlock does not mediate either.
+
+A watch tells the names in a folder, and when they are opened, even if only the owner may look; and
+the commands of all principals have the same user.
 """
 _SIGNALS: Final = (
     "kill",

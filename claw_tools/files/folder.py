@@ -1,5 +1,6 @@
-"""An open folder of a workspace, and how a file in it is replaced
-(docs/spec/tools-host.md "Files").
+"""An open folder of a workspace, and how a file in it is replaced.
+
+Specification: docs/spec/tools-host.md "Files".
 
 Rules. Everything in a folder is done by its descriptor, wherever its path leads meanwhile. A file
 is never written in place: the new content is on the disk before one rename puts it under the name,
@@ -149,16 +150,16 @@ class Folder:
         cancellation: Cancellation,
         old: os.stat_result | None = None,
     ) -> None:
-        """Put the content under a name in one rename. A file that has the name gives its mode.
+        """Put the content under a name in one rename. The caller must hold the lock.
 
-        The lock must be held.
+        The mode of a file that has the name already stays.
 
         Raise ``OSError``. Raise ``ToolError`` if the file of this name is no longer ``old``, or was
         changed: another writer's file stays.
         """
         present = self.find_file(name)
         mode = None if present is None else stat.S_IMODE(present.st_mode) & _PERMISSIONS
-        self._remove_temporary()  # A kill may have left one
+        self._remove_temporary()  # A process that was killed may have left one
 
         try:
             self._write_temporary(content, mode, cancellation)
@@ -233,8 +234,9 @@ class Folder:
 
 
 READING: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
-"""The flags to read a file: a pipe does not make the reader wait, and a terminal does not become
-the host's own.
+"""The flags to read a file.
+
+With them, a pipe does not make the reader wait, and a terminal does not become the host's own.
 """
 
 

@@ -1,5 +1,6 @@
-"""memory_read and memory_write: MEMORY.md in the root of the workspace
-(docs/spec/tools-host.md "The tools").
+"""memory_read and memory_write: MEMORY.md in the root of the workspace.
+
+Specification: docs/spec/tools-host.md "The tools".
 
 Rules. It is a file like others. It is written atomically, under the lock of its folder, so that of
 concurrent writers, in other processes too, none loses anything; a link in its place is not written.

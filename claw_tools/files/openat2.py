@@ -96,7 +96,8 @@ def open_by_walk(folder: int, path: str, flags: int) -> int:
             else:
                 raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
 
-        # A link is found without the flags: with O_DIRECTORY it would be ENOTDIR, and not ELOOP
+        # The first opening refuses a link with ELOOP. With O_DIRECTORY among the flags, the second
+        # one would give ENOTDIR for it.
         os.close(_enter(walked[-1], last))
         return _enter(walked[-1], last, flags)
 

@@ -1,5 +1,6 @@
-"""Files that other programs run or obey, which no file tool writes
-(docs/spec/tools-host.md "Files").
+"""Files that other programs run or obey, which no file tool writes.
+
+Specification: docs/spec/tools-host.md "Files".
 
 Rules. A file is protected for where it really is: the folders above it are those of the open
 folder, upwards to the workspace, and the file system says which of them a protected name means. So

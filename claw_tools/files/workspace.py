@@ -67,7 +67,7 @@ class Workspace:
                 raise PermissionError(
                     errno.EPERM, "root may not act as the owner of the workspace", str(path)
                 )
-            closing.pop_all()  # From now on the workspace owns them
+            closing.pop_all()  # From now on the workspace owns the folder and the threads
         return cls(root, opener, threads)
 
     def close(self) -> None:

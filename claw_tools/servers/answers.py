@@ -1,5 +1,6 @@
-"""The answers of an MCP server: the list of its tools, and the result of a call
-(docs/spec/tools-host.md "Servers"). No I/O.
+"""The answers of an MCP server: the list of its tools, and the result of a call. No I/O.
+
+Specification: docs/spec/tools-host.md "Servers".
 
 Rules. Nothing of a server is trusted: a tool that can't be used is left out, and costs no other
 one; of tools of the same name the first one counts. Arguments keep their exact numbers. What a

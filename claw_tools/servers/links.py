@@ -1,5 +1,6 @@
-"""The links to MCP servers: to a command, which is a child on standard input and output, and to a
-URL.
+"""The links to MCP servers: to a command, or to a URL.
+
+A command runs as a child, on standard input and output.
 
 Rules. A child gets a minimal environment and what is declared for it, and nothing else of the
 host's. What it writes to standard error is in the log.
@@ -179,7 +180,8 @@ class UrlLink:
         try:
             tools = await run.session.list_tools()
         except (RpcError, DiscoveryError):
-            # A session that works for calls is kept: calls that run in it need it
+            # If tools were listed in this session before, calls may be running in it. So it stays,
+            # unless the server has forgotten it.
             if run.channel.is_lost or not run.is_listed:
                 self._lose(run)
             raise
@@ -191,7 +193,8 @@ class UrlLink:
         with suppress(SessionLostError):
             return await self._call(params, headers)
 
-        # The server knew the session no more, and so did not process the call
+        # The server did not know the session any more, so it did not process the call: a second
+        # attempt can't run it twice.
         try:
             return await self._call(params, headers)
         except SessionLostError:

@@ -30,8 +30,8 @@ type Resolver = Callable[[str, int], Sequence[Any]]
 """``(host, port)`` → what ``socket.getaddrinfo`` returns; it raises ``OSError``."""
 type Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
-_MAX_ADDRESSES: Final = 4  # That are tried
-_CONNECT_SECONDS: Final = 5.0  # For each of them
+_MAX_ADDRESSES: Final = 4  # Addresses of one name that are tried
+_CONNECT_SECONDS: Final = 5.0  # For each address
 _RESOLVING = ThreadPoolExecutor(16, "resolver")
 """Threads of our own: names that take long to resolve must not keep others from the loop's."""
 

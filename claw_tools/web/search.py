@@ -1,5 +1,6 @@
-"""The tool ``web_search``: a search engine that the operator configured
-(docs/spec/tools-host.md "The tools").
+"""The tool ``web_search``: a search engine that the operator configured.
+
+Specification: docs/spec/tools-host.md "The tools".
 
 Rules. The endpoint may be private, since the operator named it; a redirect of it is not followed.
 Each backend's answer becomes the same short list. An answer that holds no list of results fails,

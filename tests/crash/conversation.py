@@ -30,8 +30,8 @@ from claw_contract.history import HistoryEntry
 from claw_state.ownership import KeptObject
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.ownership import SqliteOwnershipStore
-from tests.crash import life
-from tests.crash.faults import WITH_IDS, WITHIN, Doom
+from tests.crash import host_process
+from tests.crash.faults import WITH_IDS, WITHIN, KillPoint
 from tests.crash.peers import NUMBER, Books, Counting, Effect, PlanModel, orders
 from tests.peers import Provider
 from tests.proxy.pod import Pod
@@ -40,7 +40,7 @@ from tests.waiting import eventually, free_port
 WITHOUT = ("the model hears", "the service hears", "the service has done it", "the runner hears")
 """The points at which the test kills the process from outside."""
 _PROCESSES = multiprocessing.get_context("forkserver")
-_PROCESSES.set_forkserver_preload(["pytest", "tests.crash.life"])
+_PROCESSES.set_forkserver_preload(["pytest", "tests.crash.host_process"])
 WAYS = ("chat", "messages", "input", "chain", "conversation")
 """How a runner goes on: the last three over Responses."""
 _WORKERS, _CHANCE_OUTSIDE = 2, 0.15
@@ -50,8 +50,8 @@ no SDK does by itself.
 """
 
 
-def dooms(seed: str, number: int, deaths: int) -> list[Doom]:
-    """Return the dooms of the conversation with that number.
+def pick_kill_points(seed: str, number: int, deaths: int) -> list[KillPoint]:
+    """Return the points at which the conversation with that number kills its proxy.
 
     Every point is used once before any of them is used again.
     """
@@ -60,15 +60,16 @@ def dooms(seed: str, number: int, deaths: int) -> list[Doom]:
     while len(deck) < (number + 1) * deaths:
         deck += dealt.sample((*WITHIN, *WITHOUT), len(WITHIN) + len(WITHOUT))
     times = random.Random(f"{seed}/{number}")
-    return [
-        Doom(
-            point, 1 if point.endswith("resume") else times.choice((1, 1, 2, 3))
-        )  # a life seldom resumes twice
-        for point in deck[number * deaths : (number + 1) * deaths]
-    ]
+
+    kill_points: list[KillPoint] = []
+    for point in deck[number * deaths : (number + 1) * deaths]:
+        # A process seldom resumes twice.
+        count = 1 if point.endswith("resume") else times.choice((1, 1, 2, 3))
+        kill_points.append(KillPoint(point, count))
+    return kill_points
 
 
-class Life(Protocol):
+class ProxyProcess(Protocol):
     """A process of the proxy."""
 
     def kill(self) -> None: ...
@@ -80,9 +81,11 @@ class Life(Protocol):
 class Forked:
     """A process that hosts the mediator and nothing else."""
 
-    def __init__(self, pod: Pod, doom: Doom | None, listener: socket.socket) -> None:
-        arguments = (listener, pod.env(), doom, pod.home / "died")
-        self._process = _PROCESSES.Process(target=life.live, args=arguments, daemon=True)
+    def __init__(self, pod: Pod, kill_point: KillPoint | None, listener: socket.socket) -> None:
+        arguments = (listener, pod.env(), kill_point, pod.home / "died")
+        self._process = _PROCESSES.Process(
+            target=host_process.serve_until_killed, args=arguments, daemon=True
+        )
         self._process.start()
 
     def kill(self) -> None:
@@ -95,9 +98,9 @@ class Forked:
 class Mitmdump:
     """The real proxy."""
 
-    def __init__(self, pod: Pod, doom: Doom | None) -> None:
+    def __init__(self, pod: Pod, kill_point: KillPoint | None) -> None:
         pod.script = Path(__file__).with_name("faulty.py")
-        pod.environment = {"CRASH_AT": json.dumps(doom), "CRASH_DIED": str(pod.home / "died")}
+        pod.environment = {"CRASH_AT": json.dumps(kill_point), "CRASH_DIED": str(pod.home / "died")}
         pod.start(wait=False)
         assert pod.process is not None
         self._process = pod.process
@@ -112,23 +115,29 @@ class Mitmdump:
 class Proxy:
     """The successive processes of one proxy: each dies at its own point, the last one does not."""
 
-    def __init__(self, dooms: list[Doom], begin: Callable[[Doom | None], Life], died: Path) -> None:
-        self._dooms = dooms
+    def __init__(
+        self,
+        kill_points: list[KillPoint],
+        begin: Callable[[KillPoint | None], ProxyProcess],
+        died: Path,
+    ) -> None:
+        self._kill_points = kill_points
         self._begin = begin
         self._died = died
         self._passed: Counter[str] = Counter()
         self._over = False
-        self._life: Life | None = None
-        self._doom: Doom | None = None
-        """The doom of the current process; None once it is met, so that a late
-        request of that process kills nothing again.
+        self._running: ProxyProcess | None = None
+        self._kill_point: KillPoint | None = None
+        """The point of the current process; None once it was killed.
+
+        So a late request of that process kills nothing again.
         """
         self._lock = threading.Lock()
-        self._lives = threading.Thread(target=self._live, daemon=True)
+        self._thread = threading.Thread(target=self._run_processes, daemon=True)
         self.deaths = 0
 
     def start(self) -> None:
-        self._lives.start()
+        self._thread.start()
 
     def passes(self, point: str) -> None:
         """Count a point outside of the process that was passed, and kill the
@@ -137,32 +146,32 @@ class Proxy:
         with self._lock:
             self._passed[point] += 1
             if (
-                self._doom is None
-                or self._doom != (point, self._passed[point])
-                or self._life is None
+                self._kill_point is None
+                or self._kill_point != (point, self._passed[point])
+                or self._running is None
             ):
                 return
-            self._doom = None
+            self._kill_point = None
             with self._died.open("a", encoding="utf-8") as out:
                 out.write(f"{point}\n")
-            self._life.kill()
+            self._running.kill()
 
     def stop(self) -> None:
         self._over = True
-        while self._lives.is_alive():  # the next process may just be starting
-            if self._life is not None:
-                self._life.kill()
-            self._lives.join(0.1)
+        while self._thread.is_alive():  # the next process may just be starting
+            if self._running is not None:
+                self._running.kill()
+            self._thread.join(0.1)
 
-    def _live(self) -> None:
-        for doom in (*self._dooms, None):
+    def _run_processes(self) -> None:
+        for kill_point in (*self._kill_points, None):
             with self._lock:  # a request of the last process must not end the next one
-                self._doom = None
-            life = self._begin(doom)
+                self._kill_point = None
+            process = self._begin(kill_point)
             with self._lock:
                 self._passed.clear()
-                self._life, self._doom = life, doom
-            life.wait()
+                self._running, self._kill_point = process, kill_point
+            process.wait()
             if self._over:
                 return
             self.deaths += 1
@@ -173,18 +182,18 @@ class Workers:
     outside; the supervisor replaces them.
     """
 
-    def __init__(self, pod: Pod, mortality: life.Mortality) -> None:
-        self._mortality = mortality
-        self._random = random.Random(mortality.seed)
-        mortality.died.touch()
-        mortality.up.touch()
+    def __init__(self, pod: Pod, kill_plan: host_process.KillPlan) -> None:
+        self._kill_plan = kill_plan
+        self._random = random.Random(kill_plan.seed)
+        kill_plan.died.touch()
+        kill_plan.up.touch()
         self._process = _PROCESSES.Process(
-            target=life.live_as_workers, args=(pod.port, pod.env(), mortality)
+            target=host_process.serve_as_workers, args=(pod.port, pod.env(), kill_plan)
         )
 
     @property
     def deaths(self) -> int:
-        return len(self._mortality.died.read_text(encoding="utf-8").splitlines())
+        return len(self._kill_plan.died.read_text(encoding="utf-8").splitlines())
 
     @property
     def is_alive(self) -> bool:
@@ -192,7 +201,7 @@ class Workers:
 
     @property
     def all_have_been_up(self) -> bool:
-        return len({*self._mortality.up.read_text(encoding="utf-8").split()}) == _WORKERS
+        return len({*self._kill_plan.up.read_text(encoding="utf-8").split()}) == _WORKERS
 
     def start(self) -> None:
         self._process.start()
@@ -212,10 +221,10 @@ class Workers:
         if (
             self._random.random() < _CHANCE_OUTSIDE
             and self.all_have_been_up
-            and self.deaths < self._mortality.deaths
+            and self.deaths < self._kill_plan.deaths
             and (pids := self.workers())
         ):
-            with self._mortality.died.open("a", encoding="utf-8") as out:
+            with self._kill_plan.died.open("a", encoding="utf-8") as out:
                 out.write(f"{point}\n")
             with contextlib.suppress(ProcessLookupError):  # it has just died by itself
                 os.kill(self._random.choice(pids), signal.SIGKILL)
@@ -244,7 +253,7 @@ class CrashConversation:
     home: Path
     provider: Provider
     service: Counting
-    dooms: list[Doom]
+    kill_points: list[KillPoint]
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
@@ -255,7 +264,7 @@ class CrashConversation:
         self.previous = ""
         self.proxy: Proxy | Workers
         if self.way in {"chain", "conversation"}:
-            self.dooms = [*(Doom(point, 1) for point in WITH_IDS), *self.dooms]
+            self.kill_points = [*(KillPoint(point, 1) for point in WITH_IDS), *self.kill_points]
         self.turns: list[str] = []
         self.messages: list[dict[str, Any]] = []
         self.is_mcp = int(self.name[1:]) % 2 == 1
@@ -292,8 +301,8 @@ class CrashConversation:
                 listener.close()
             self.pod.port = self.pod.port if real else listener.getsockname()[1]
             proxy = Proxy(
-                self.dooms,
-                lambda doom: self._begin(doom, None if real else listener),
+                self.kill_points,
+                lambda kill_point: self._begin(kill_point, None if real else listener),
                 self.home / "died",
             )
             self.books.listeners[self.name] = proxy.passes
@@ -304,7 +313,7 @@ class CrashConversation:
                     self.pod.client(max_retries=20) as self.gpt,
                     self.pod.claude(max_retries=20) as self.anthropic,
                 ):
-                    while proxy.deaths < len(self.dooms):
+                    while proxy.deaths < len(self.kill_points):
                         self._turn()
                     self._turn()
             finally:
@@ -319,7 +328,7 @@ class CrashConversation:
         output = self.home / "stdout.log"
         self.proxy = proxy = Workers(
             self.pod,
-            life.Mortality(self.seed, deaths, self.home / "died", self.home / "up", output),
+            host_process.KillPlan(self.seed, deaths, self.home / "died", self.home / "up", output),
         )
         self.books.listeners[self.name] = proxy.passes
         proxy.start()
@@ -338,8 +347,12 @@ class CrashConversation:
             proxy.stop()
         self._check()
 
-    def _begin(self, doom: Doom | None, listener: socket.socket | None) -> Life:
-        return Mitmdump(self.pod, doom) if listener is None else Forked(self.pod, doom, listener)
+    def _begin(self, kill_point: KillPoint | None, listener: socket.socket | None) -> ProxyProcess:
+        return (
+            Mitmdump(self.pod, kill_point)
+            if listener is None
+            else Forked(self.pod, kill_point, listener)
+        )
 
     def _turn(self) -> None:
         plan = [

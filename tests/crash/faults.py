@@ -57,25 +57,25 @@ _MOST_STEPS = 150
 """A process that did not reach its point dies after so many steps."""
 
 
-class Doom(NamedTuple):
-    """A death: the process kills itself when it passes ``point`` for the ``times``-th time."""
+class KillPoint(NamedTuple):
+    """The process kills itself when it passes ``point`` for the ``times``-th time."""
 
     point: str
     times: int
 
 
-class Fate:
-    """A counter of the points that this process passes, which kills the process at its doom."""
+class PointCounter:
+    """A counter of the points that this process passes. It kills the process at ``kill_point``."""
 
-    def __init__(self, doom: Doom | None, died: Path) -> None:
-        self._doom = doom
+    def __init__(self, kill_point: KillPoint | None, died: Path) -> None:
+        self._kill_point = kill_point
         self._died = died
         self._passed: Counter[str] = Counter()
 
     def passes(self, point: str) -> None:
         self._passed[point] += 1
-        due = self._doom is not None and self._doom == (point, self._passed[point])
-        if due or (self._doom is not None and self._passed.total() > _MOST_STEPS):
+        due = self._kill_point is not None and self._kill_point == (point, self._passed[point])
+        if due or (self._kill_point is not None and self._passed.total() > _MOST_STEPS):
             with self._died.open("a", encoding="utf-8") as out:
                 out.write(f"{point}\n")
             os.kill(os.getpid(), signal.SIGKILL)

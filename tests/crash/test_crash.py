@@ -19,8 +19,8 @@ import anthropic
 import openai
 import pytest
 
-from tests.crash.conversation import WITHOUT, CrashConversation, dooms
-from tests.crash.faults import WITH_IDS, WITHIN, Doom
+from tests.crash.conversation import WITHOUT, CrashConversation, pick_kill_points
+from tests.crash.faults import WITH_IDS, WITHIN, KillPoint
 from tests.crash.peers import Books, Counting, PlanModel
 from tests.peers import Provider
 
@@ -80,7 +80,7 @@ def test_a_proxy_dies_again_and_again_and_no_write_is_made_twice(
             f"{SEED}/a{number}",
             tmp_path / f"a{number}",
             *world,
-            dooms(SEED, number, _A_CONVERSATION),
+            pick_kill_points(SEED, number, _A_CONVERSATION),
         )
         for number in numbers
     ]
@@ -88,7 +88,7 @@ def test_a_proxy_dies_again_and_again_and_no_write_is_made_twice(
     died = set(_died(conversations))
     deaths = sum(conversation.proxy.deaths for conversation in conversations)
     print(f"{deaths} deaths at {len(died)} points, seed {SEED}")
-    assert deaths == sum(len(conversation.dooms) for conversation in conversations)
+    assert deaths == sum(len(conversation.kill_points) for conversation in conversations)
     if not ONLY:
         assert not {*WITHIN, *WITH_IDS, *WITHOUT} - died, "every point was died at"
 
@@ -101,7 +101,11 @@ def test_the_real_proxy_dies_at_the_steps_that_matter_and_no_write_is_made_twice
 ) -> None:
     conversations = [
         CrashConversation(
-            name, f"{SEED}/{name}", tmp_path / name, *world, [Doom(point, 1) for point in points]
+            name,
+            f"{SEED}/{name}",
+            tmp_path / name,
+            *world,
+            [KillPoint(point, 1) for point in points],
         )
         for name, points in (
             ("m1", REAL[::2]),

@@ -27,7 +27,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     wires = mark.args if (mark := metafunc.definition.get_closest_marker("wires")) else tuple(WIRES)
     if EVERY_FORM or metafunc.definition.get_closest_marker("both_forms"):
-        ways = [f"{wire}-{form}" for wire in wires for form in ("json", "stream", "live")]
+        ways = [f"{wire}-{form}" for wire in wires for form in ("json", "stream")]
     else:
         streaming = HALVES[zlib.crc32(metafunc.function.__name__.encode()) % len(HALVES)]
         ways = [f"{wire}-{'stream' if wire in streaming else 'json'}" for wire in wires]

@@ -133,8 +133,9 @@ def _proxy(deployment: Deployment) -> dict[str, Data]:
     """Return the proxy's service without its networks: they depend on ``intercepts``."""
     body = _unprivileged(deployment)
 
-    # Only the secrets need a new container: Docker mounts each as it is at the start. All other
-    # files of the tree are seen in the directory that is mounted.
+    # A changed label makes Compose replace the container. That is needed for a changed secret only:
+    # Docker mounts a secret as it is when the container starts. All other files of the tree are in
+    # a mounted directory, where the proxy sees their changes.
     secret_contents = {
         str(path): content for path, content in deployment.tree.items() if path.parts[0] == SECRETS
     }

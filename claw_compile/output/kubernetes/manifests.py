@@ -105,8 +105,9 @@ _ORDER = (
     "PodDisruptionBudget",
     "HorizontalPodAutoscaler",
 )
-"""The order of kinds in the file, in which kubectl applies them: a pod starts when its Deployment
-is applied, and by then its Secrets and its policies must exist.
+"""The order of kinds in the file, which is the order in which kubectl applies them.
+
+A pod starts when its Deployment is applied, and by then its Secrets and its policies must exist.
 """
 
 type _SharedVolume = Literal["auth", "secrets", "ca"]
@@ -393,6 +394,8 @@ def _template(agent: Agent, whole: Deployment, converter: Converter, files: _Age
     """Return the spec of an agent's pod: its container, and its guard and proxy as sidecars.
 
     With a gateway the proxies are elsewhere, and there is no guard.
+
+    The converter collects the mounts of the container, and the volumes that they need.
     """
     name = object_name(whole.pod_name, agent.id)
     main = converter.container()
@@ -406,6 +409,7 @@ def _template(agent: Agent, whole: Deployment, converter: Converter, files: _Age
     converter.mounts.append({"name": "pages", "mountPath": HOME, "readOnly": True})
 
     if agent.has_proxy and whole.uses_ca and agent.mode != "base-url":
+        # The certificates that the runner trusts: without the pod's CA it refuses its proxy.
         public_ca: Data = {"secretName": object_name(whole.pod_name, what="ca-public")}
         volumes.append({"name": "trust", "secret": public_ca})
         directory = str(PurePosixPath(CA_BUNDLE).parent)

@@ -57,8 +57,10 @@ NO_WORLD: list[str] = sorted(
         "224.0.0.0/3",
     ]
 )
-"""The networks that are not part of the internet, among them those of services that clouds offer to
-their own machines: 169.254.169.254 gives away a node's credentials, and 168.63.129.16 is Azure's.
+"""The networks that are not part of the internet.
+
+Among them are the services that clouds offer to their own machines: 169.254.169.254 gives away a
+node's credentials, and 168.63.129.16 is Azure's.
 """
 
 
@@ -80,17 +82,18 @@ NO_WORLD_6: list[str] = sorted(
         *map(_in_nat64, NO_WORLD),
     ]
 )
-_WORLD: Data = {
+_TO_INTERNET: Data = {
     "to": [
-        {"ipBlock": {"cidr": cidr, "except": nets}}
-        for cidr, nets in (("0.0.0.0/0", NO_WORLD), ("::/0", NO_WORLD_6))
+        {"ipBlock": {"cidr": "0.0.0.0/0", "except": NO_WORLD}},
+        {"ipBlock": {"cidr": "::/0", "except": NO_WORLD_6}},
     ]
 }
-_NAMES: Data = {
+"""The egress rule that opens the internet."""
+_TO_DNS: Data = {
     "to": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}],
     "ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}],
 }
-"""The two egress rules of policies: to the internet, and to the cluster's DNS."""
+"""The egress rule that opens the cluster's DNS."""
 _REDIRECTED = {(80, "TCP"), (443, "TCP")}
 _REDIRECT = (
     "add chain inet claw unaware { type nat hook output priority -100; }",
@@ -153,7 +156,10 @@ def _to_world() -> Iterator[str]:
 
 
 def _allow_surfaces(agent: Agent, whole: Deployment, converter: Converter) -> Iterator[str]:
-    """Yield matches of what the agent may send to its surfaces; report what is not as it says."""
+    """Yield matches of what the agent may send to its surfaces.
+
+    Report a surface that does not open all that its name promises.
+    """
     open_ports: defaultdict[str, set[int]] = defaultdict(set)
     for surface in agent.surfaces:
         if surface.scheme == "egress":
@@ -180,7 +186,7 @@ def _ports(
     if spec is None or spec.body is None:
         return set()  # reported elsewhere
 
-    # What is wrong with the ports is reported where the service itself is converted.
+    # The diagnostics of this converter are dropped: the service's own conversion reports its ports.
     ports = set(Converter(spec, converter.lookup, converter.pod, []).ports())
     if not ports:
         message = (
@@ -193,7 +199,7 @@ def _ports(
 
     redirected_ports = ports & _REDIRECTED
     if agent.mode == "transparent" and redirected_ports:
-        # An error only if the service has no other port.
+        # A warning if the agent still reaches another port of the service, else an error.
         code = codes.SURFACE_PARTLY_REDIRECTED
         if ports == redirected_ports:
             code = codes.SURFACE_REDIRECTED
@@ -213,9 +219,10 @@ def _find_service(host: str, pod: PodSpec) -> ServiceSpec | None:
 
 
 def _warn_of_shared_reach(agent: Agent, whole: Deployment, converter: Converter) -> None:
-    """Warn that the agent reaches what its proxy reaches.
+    """Warn that the agent reaches what its proxy reaches, on the ports of its surfaces.
 
-    A policy does not distinguish the containers of one pod.
+    A policy does not distinguish the containers of one Kubernetes pod, and the packet filter only
+    knows the ports.
     """
     services = reachable_services(agent, whole.pod)
     others = sorted(reachable_from(agent, whole) - {*services})
@@ -236,14 +243,16 @@ def deny_all(pod: str) -> Object:
 
 
 def policies(whole: Deployment, lookup: Lookup, diagnostics: list[Diagnostic]) -> dict[str, Object]:
-    """Return member → the policy that allows it something.
+    """Return the network policy of each member of the pod: what may call it, and what it may call.
 
-    ``cllama`` is a member only of a gateway.
+    The members are agents and services. With a gateway, the proxies are one member, ``cllama``.
     """
     pod = whole.pod_name
     reachable = _reachability(whole)
-    narrow_egress = _narrowed_egress(whole, lookup, diagnostics) if whole.is_gateway else {}
-    worldly = _members_in_world(whole)
+    with_internet = _members_with_internet(whole)
+    gateway_egress: dict[str, list[Data]] = {}
+    if whole.is_gateway:
+        gateway_egress = _gateway_egress(whole, lookup, diagnostics)
 
     policy_of: dict[str, Object] = {}
     for member in sorted(reachable):
@@ -255,15 +264,15 @@ def policies(whole: Deployment, lookup: Lookup, diagnostics: list[Diagnostic]) -
             ingress_rule["ports"] = [{"protocol": "TCP", "port": port} for port in ENTRANCES]
 
         egress_rules: list[Data] = []
-        if member in narrow_egress:
-            egress_rules += narrow_egress[member]
+        if member in gateway_egress:
+            egress_rules += gateway_egress[member]
         elif reachable[member]:
             egress_rules.append({"to": _peers(pod, sorted(reachable[member]))})
         if member == PROXY:
             egress_rules += _state_rule(whole)
-        egress_rules.append(_NAMES)
-        if member in worldly:
-            egress_rules.append(_WORLD)
+        egress_rules.append(_TO_DNS)
+        if member in with_internet:
+            egress_rules.append(_TO_INTERNET)
 
         spec: Data = {
             "podSelector": {"matchLabels": labels(pod, member)},
@@ -276,12 +285,12 @@ def policies(whole: Deployment, lookup: Lookup, diagnostics: list[Diagnostic]) -
     return policy_of
 
 
-def _members_in_world(whole: Deployment) -> set[str]:
+def _members_with_internet(whole: Deployment) -> set[str]:
     """Return the members that may reach the internet."""
     members = {PROXY}
     for agent in whole.agents:
-        # A policy is of a whole pod: with a sidecar in it, of the agent and its proxy. There the
-        # filter distinguishes them.
+        # A policy holds for all containers of a Kubernetes pod. A sidecar proxy needs the internet,
+        # so its agent gets it here, too; the packet filter in the pod takes it from the agent.
         has_sidecar = agent.has_proxy and not whole.is_gateway
         if has_sidecar or has_egress(agent):
             members.add(agent.id)
@@ -342,12 +351,12 @@ def _hosts(pod: PodSpec) -> set[str]:
     return {host for service in pod.services for host in service.hosts}
 
 
-def _narrowed_egress(
+def _gateway_egress(
     whole: Deployment, lookup: Lookup, diagnostics: list[Diagnostic]
 ) -> dict[str, list[Data]]:
-    """Return each agent's egress in a gateway: its proxies, and the ports of each surface.
+    """Return each agent's egress rules beside a gateway: its proxies, and its surfaces' ports.
 
-    No filter opens ports there, so the policies name them.
+    The policies name the ports, because an agent's pod has no packet filter there.
     """
     pod = whole.pod_name
     egress: dict[str, list[Data]] = {}

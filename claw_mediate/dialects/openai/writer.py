@@ -33,7 +33,7 @@ type _Members = Mapping[str, Any]
 
 _FRAME: Final = ("id", "object", "created", "model", "system_fingerprint", "service_tier")
 """Members of a response that every chunk repeats."""
-_SHOWN_ONCE: Final = ("id", "created", "model")
+_SHOWN_ONCE: Final = ("id", "model", "created")
 """Members that stay as they were shown first."""
 _OBJECT: Final = {"object": "chat.completion.chunk"}
 _NOTHING: Final[_Members] = {}

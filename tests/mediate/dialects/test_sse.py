@@ -8,18 +8,18 @@ from hypothesis import strategies as st
 
 from claw_contract.sse import SseReader
 from claw_mediate.dialects import sse
-from claw_mediate.dialects.base import RunnerRequest
-from claw_mediate.dialects.openai.writer import ChatWriter
+from claw_mediate.dialects.openai import DIALECT as OPENAI_CHAT
 from claw_mediate.dialects.streams import OwnOpening
 
 OPENING = OwnOpening("chatcmplturn", "asked-for", 7)
+ASKED = OPENAI_CHAT.read_request(b'{"messages":[]}')
 WORDS = st.text(st.characters(exclude_categories=["Cs"]))
 
 
 @pytest.mark.requirement("stream:keepalive-is-skipped")
 @given(WORDS)
 def test_a_keepalive_is_a_comment_that_the_sdk_skips(note: str) -> None:
-    alive = ChatWriter(RunnerRequest(b"{}", ""), OPENING).beat(note, "comment")
+    alive = OPENAI_CHAT.writer(ASKED, OPENING).beat(note, "comment")
     assert alive.startswith(b": ")
     assert alive.endswith(b"\n\n")
     assert alive.count(b"\n") == 2

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from claw_mediate.dialects.anthropic import DIALECT as ANTHROPIC_MESSAGES
-from claw_mediate.dialects.anthropic.stream import MessageWriter
 from claw_mediate.dialects.streams import OwnOpening, write_stream
 from tests.mediate.anthropic_sdk import final
 from tests.mediate.made import JSON_TEXT, catalog
@@ -171,7 +170,9 @@ def test_a_stream_always_has_a_usage_because_the_sdk_breaks_without(usage: Any) 
 @pytest.mark.requirement("stream:keepalive-is-skipped")
 @pytest.mark.parametrize("kind", ["native", "comment"])
 def test_the_sdk_reads_on_after_keepalives(kind: Any) -> None:
-    alive = MessageWriter(ASKED, OPENING).beat("claw round=1 waiting=desk.x\ndata: no", kind)
+    alive = ANTHROPIC_MESSAGES.writer(ASKED, OPENING).beat(
+        "claw round=1 waiting=desk.x\ndata: no", kind
+    )
     assert (
         final(alive * 3 + streamed(message({"type": "text", "text": "hello"}))).content[0].type
         == "text"
@@ -180,10 +181,9 @@ def test_the_sdk_reads_on_after_keepalives(kind: Any) -> None:
 
 @pytest.mark.requirement("stream:error-event")
 def test_an_error_after_the_headers_is_raised_by_the_sdk() -> None:
-    error = MessageWriter(ASKED, OPENING).error(
-        b'{"type":"error","error":{"type":"api_error","message":"it broke"}}'
-    )
-    alive = MessageWriter(ASKED, OPENING).beat("k", "native")
+    writer = ANTHROPIC_MESSAGES.writer(ASKED, OPENING)
+    alive = writer.beat("k", "native")
+    error = writer.error(b'{"type":"error","error":{"type":"api_error","message":"it broke"}}')
     with pytest.raises(anthropic.APIStatusError, match="it broke"):
         final(alive + error)
 

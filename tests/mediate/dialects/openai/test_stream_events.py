@@ -10,8 +10,7 @@ import pytest
 
 from claw_mediate.dialects import sse
 from claw_mediate.dialects.openai import DIALECT as OPENAI_CHAT
-from claw_mediate.dialects.openai.writer import ChatWriter
-from claw_mediate.dialects.streams import OwnOpening, write_stream
+from claw_mediate.dialects.streams import OwnOpening, StreamWriter, write_stream
 from claw_mediate.turns.response import stored_response
 from claw_state.journal import StoredResponse
 from tests.mediate.openai_sdk import chunks, final
@@ -21,8 +20,12 @@ OPENING = OwnOpening("chatcmplturn", "asked-for", 7)
 ASKED = OPENAI_CHAT.read_request(b'{"messages":[]}')
 
 
+def new_writer() -> StreamWriter:
+    return OPENAI_CHAT.writer(ASKED, OPENING)
+
+
 def test_the_sdk_reads_on_after_keepalives() -> None:
-    alive = ChatWriter(ASKED, OPENING).beat("claw round=1 waiting=desk.x\ndata: no", "comment")
+    alive = new_writer().beat("claw round=1 waiting=desk.x\ndata: no", "comment")
     hello = b"".join(write_stream(OPENAI_CHAT, json.dumps(completion("hello")).encode(), ASKED))
     assert final(alive * 3 + hello).choices[0].message.content == "hello"
 
@@ -42,10 +45,11 @@ async def test_the_events_of_a_whole_answer_are_written_in_few_pieces() -> None:
     "body", [completion("hello"), {"choices": [{"message": {"content": "hello"}}]}]
 )
 def test_a_stream_that_a_native_keepalive_opened_goes_on_under_its_id(body: dict[str, Any]) -> None:
-    writer = ChatWriter(ASKED, OPENING)
-    alive = writer.beat("k", "native") + writer.beat("k", "native")
+    writer = new_writer()
+    alive = writer.beat("k", "native")
+    assert writer.beat("k", "native") == alive
     told = OPENAI_CHAT.tell(json.dumps(body).encode(), ASKED)
-    made = alive + b"".join(map(writer.write, told))
+    made = alive * 2 + b"".join(map(writer.write, told))
     assert {(chunk.id, chunk.model, chunk.created) for chunk in chunks(made)} == {
         ("chatcmplturn", "asked-for", 7)
     }
@@ -60,12 +64,13 @@ def test_a_stream_that_a_native_keepalive_opened_goes_on_under_its_id(body: dict
 
 @pytest.mark.requirement("stream:error-event")
 def test_an_error_after_the_headers_is_raised_by_the_sdk() -> None:
-    writer = ChatWriter(ASKED, OPENING)
+    writer = new_writer()
+    alive = writer.beat("k", "comment")
     error = writer.error(
         b'{"error":{"message":"it broke","type":"api_error","param":null,"code":"x"}}'
     )
     with pytest.raises(openai.APIError, match="it broke"):
-        chunks(writer.beat("k", "comment") + error)
+        chunks(alive + error)
     assert error.endswith(sse.DONE)
 
 

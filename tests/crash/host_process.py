@@ -1,6 +1,6 @@
 """Processes that host the real mediator and nothing else: a start costs a fork, not a mitmdump.
 
-Its parent owns the listener, so a runner that tries again waits for the next life. The steps of
+Its parent owns the listener, so a runner that tries again waits for the next process. The steps of
 mitmproxy's host with an exchange (``mitm/addon.py``) are done here in the same order. Workers are
 those of the real supervisor.
 """
@@ -23,7 +23,7 @@ from claw_mediate.settings import SETTINGS, Settings
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.workers import worker as workers
 from claw_mediate.workers.supervisor import supervise
-from tests.crash.faults import WITHIN, Doom, Fate
+from tests.crash.faults import WITHIN, KillPoint, PointCounter
 
 _TLS = client.tls_context()
 """The TLS context, made before the first fork: nothing here speaks TLS, and making it takes longer
@@ -31,15 +31,17 @@ than the rest of a start.
 """
 
 
-def live(listener: socket.socket, env: Mapping[str, str], doom: Doom | None, died: Path) -> None:
+def serve_until_killed(
+    listener: socket.socket, env: Mapping[str, str], kill_point: KillPoint | None, died: Path
+) -> None:
     """Serve until the process dies."""
     client.tls_context = lambda: _TLS  # in this copy of the process only
-    fate = Fate(doom, died)
-    fate.arm()
-    asyncio.run(_serve(listener, env, fate))
+    counter = PointCounter(kill_point, died)
+    counter.arm()
+    asyncio.run(_serve(listener, env, counter))
 
 
-class Mortality(NamedTuple):
+class KillPlan(NamedTuple):
     """The deaths of a proxy's workers: each kills itself at a random point, until
     there were ``deaths`` of them.
     """
@@ -51,40 +53,40 @@ class Mortality(NamedTuple):
     """The numbers of the workers that have opened their listeners, a line each time."""
     output: Path
 
-    def doom(self, worker: int) -> Doom | None:
-        """Return the doom of a worker that begins now."""
+    def kill_point(self, worker: int) -> KillPoint | None:
+        """Return where a worker that begins now kills itself, or None if it is to stay."""
         so_far = len(self.died.read_text(encoding="utf-8").splitlines())
         chance = random.Random(f"{self.seed}/{so_far}/{worker}")
         return (
-            Doom(chance.choice(WITHIN), chance.choice((1, 1, 2, 3)))
+            KillPoint(chance.choice(WITHIN), chance.choice((1, 1, 2, 3)))
             if so_far < self.deaths
             else None
         )
 
 
-def live_as_workers(port: int, env: Mapping[str, str], mortality: Mortality) -> None:
+def serve_as_workers(port: int, env: Mapping[str, str], kill_plan: KillPlan) -> None:
     """Serve as two workers until this process is told to end."""
     client.tls_context = lambda: _TLS
-    with mortality.output.open("ab") as output:
+    with kill_plan.output.open("ab") as output:
         for stream in (1, 2):
             os.dup2(output.fileno(), stream)
-    supervise(2, partial(_work, port, env, mortality), first_wait=0)
+    supervise(2, partial(_work, port, env, kill_plan), first_wait=0)
 
 
-def _work(port: int, env: Mapping[str, str], mortality: Mortality) -> None:
+def _work(port: int, env: Mapping[str, str], kill_plan: KillPlan) -> None:
     worker = workers.current()
     assert worker is not None
-    fate = Fate(mortality.doom(worker.number), mortality.died)
-    fate.arm()
-    asyncio.run(_serve_with_others(worker, port, env, fate, mortality.up))
+    counter = PointCounter(kill_plan.kill_point(worker.number), kill_plan.died)
+    counter.arm()
+    asyncio.run(_serve_with_others(worker, port, env, counter, kill_plan.up))
 
 
 async def _serve_with_others(
-    worker: workers.Worker, port: int, env: Mapping[str, str], fate: Fate, up: Path
+    worker: workers.Worker, port: int, env: Mapping[str, str], counter: PointCounter, up: Path
 ) -> None:
     mediator = _mediator(env)
     server = await asyncio.start_server(
-        partial(_answer, mediator, fate), "127.0.0.1", port, reuse_port=True
+        partial(_answer, mediator, counter), "127.0.0.1", port, reuse_port=True
     )
     await worker.begin()
     with up.open("a", encoding="utf-8") as out:
@@ -92,8 +94,8 @@ async def _serve_with_others(
     await server.serve_forever()
 
 
-async def _serve(listener: socket.socket, env: Mapping[str, str], fate: Fate) -> None:
-    server = await asyncio.start_server(partial(_answer, _mediator(env), fate), sock=listener)
+async def _serve(listener: socket.socket, env: Mapping[str, str], counter: PointCounter) -> None:
+    server = await asyncio.start_server(partial(_answer, _mediator(env), counter), sock=listener)
     await server.serve_forever()
 
 
@@ -105,7 +107,10 @@ def _mediator(env: Mapping[str, str]) -> Mediator:
 
 
 async def _answer(
-    mediator: Mediator, fate: Fate, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    mediator: Mediator,
+    counter: PointCounter,
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
 ) -> None:
     head = (await reader.readuntil(b"\r\n\r\n")).decode().splitlines()
     method, path, _ = head[0].split(" ")
@@ -124,16 +129,16 @@ async def _answer(
     if exchange.streaming:
         writer.write(opening)
         async for chunk in exchange.chunks:
-            fate.passes("before a chunk")
+            counter.passes("before a chunk")
             writer.write(chunk)
             await writer.drain()
-            fate.passes("behind a chunk")
+            counter.passes("behind a chunk")
     else:
         body = b"".join([chunk async for chunk in exchange.chunks])
-        fate.passes("before a chunk")
+        counter.passes("before a chunk")
         writer.write(opening + body)
         await writer.drain()
-        fate.passes("behind a chunk")
+        counter.passes("behind a chunk")
     await _mark_delivered(exchange)
     writer.close()
 
