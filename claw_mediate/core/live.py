@@ -1,4 +1,4 @@
-"""What a runner is shown of a reply while it comes (docs/spec/live-streaming.md section 3).
+"""The rules for showing a reply to a runner while it comes (docs/spec/live.md section 3).
 
 Pure. Whether a reply belongs to the answer is known only when all of it is there: a managed call
 may stand behind a native one. So a reply flows until its first call, and waits from there on:
@@ -37,7 +37,7 @@ type Reasoning = Literal["flows", "waits"]
 
 
 class ShownPart(msgspec.Struct):
-    """How much of one channel was shown."""
+    """The part of one channel that was shown."""
 
     characters: int = 0
     events: int = 0  # Those without text

@@ -80,7 +80,7 @@ _EVENT_SIZE: Final = 256
 
 
 class ShownWords(NamedTuple):
-    """What one reply has shown, in words."""
+    """The words that one reply has shown."""
 
     text: str = ""  # What a person reads
     reasoning: str = ""
@@ -88,7 +88,7 @@ class ShownWords(NamedTuple):
 
 
 class ShownLog:
-    """What was shown, by all replies of a turn."""
+    """The events that all replies of a turn have shown."""
 
     def __init__(self) -> None:
         self._entries: list[Entry] = []

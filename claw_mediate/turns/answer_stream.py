@@ -3,7 +3,7 @@
     provider ─▶ assembler ─▶ ReplyGate ─▶ TextWindow ─▶ ShownLog ─▶ the writer of each runner
                              what flows   no secrets    once        its own bytes
 
-Of a live turn it is the sink of the model calls (docs/spec/live-streaming.md). A verdict ends each
+Of a live turn it is the sink of the model calls (docs/spec/live.md). A verdict ends each
 reply: ``drop`` a hidden one, ``release`` the answer. Of a buffered turn everything comes with
 ``release``. In both, ``finish`` adds the end when all that later requests need is stored: the next
 request may come right behind it.
@@ -36,7 +36,7 @@ _MAX_CHUNK: Final = 16 * 1024  # Bytes that are written at once
 
 
 class StreamForm(NamedTuple):
-    """How a request's dialect reads and writes its streams."""
+    """The form in which a request's dialect reads and writes its streams."""
 
     dialect: Dialect
     view: RunnerRequest
@@ -67,7 +67,7 @@ class _Channel(NamedTuple):
 
 
 class AnswerStream:
-    """What the replies of a turn show, and the runners that read it.
+    """The stream of a turn's answer, and the runners that read it.
 
     ``elapsed`` returns the seconds since the request was there. ``shows``: whether replies are
     shown while they come.
@@ -90,7 +90,7 @@ class AnswerStream:
         self._was_read = asyncio.Event()
         self._channels: dict[tuple[int, str], _Channel] = {}
         self._open_closings: list[ReplyEvent] = []
-        """The closings of a dropped reply's last pieces, until a later reply shows something."""
+        """Closings of a dropped reply's last pieces, until a later reply shows something."""
         self._rounds = 0  # Rounds whose replies are dropped
         self._held_since: float | None = None
         self._gate = self._new_gate()
@@ -100,7 +100,7 @@ class AnswerStream:
         self._last_kind: EventKind = "opening"
         self._opening_id = ""  # Of the reply that was shown first
         self.shown_rounds: dict[int, ShownWords] = {}
-        """What was shown of each hidden round that showed something, by its number."""
+        """The words of each hidden round that showed some, by its number."""
         self._characters: dict[int, int] = {}  # The same in characters, for the figures
         self._held_seconds = 0.0  # From the first call of each reply to its verdict
         self._asked_at: float | None = None  # Of the first model call
@@ -223,7 +223,9 @@ class AnswerStream:
         self._log.add(event)
         self._last_kind = event.kind
         if event.kind == "opening" and not self._opening_id:
-            self._opening_id = _id_of(event)
+            writer = self._new_writer()
+            writer.write(event)
+            self._opening_id = writer.id
         if self._first_shown_at is None and event.kind != "opening":
             self._first_shown_at = self._elapsed()
 
@@ -425,10 +427,3 @@ class AnswerReader:
 
 def _milliseconds(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds * 1000)
-
-
-def _id_of(opening: ReplyEvent) -> str:
-    own = opening.data.get("id", "")
-    if isinstance(own, msgspec.Raw):
-        own = msgspec.json.decode(own)
-    return own if isinstance(own, str) else ""

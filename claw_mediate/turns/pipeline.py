@@ -495,7 +495,7 @@ class TurnPipeline:
     def _choose_stream(self, incoming: DialectRequest, turn_id: str) -> RunnerRequest:
         """Return the view of a request that says if its answer is shown while it comes.
 
-        docs/spec/live-streaming.md section 1.
+        docs/spec/live.md section 1.
         """
         agent, view = incoming.agent, incoming.view
         if not view.stream or agent.stream == "buffered":

@@ -51,7 +51,7 @@ def test_a_runner_that_joins_reads_everything_from_the_beginning() -> None:
     assert [*log.read(Cursor())] == [start(0), text("One two "), NEXT_REPLY, text("three")]
 
 
-@pytest.mark.requirement("live:memory")
+@pytest.mark.requirement("live:stored-once")
 def test_a_text_is_stored_once_however_many_parts_it_came_in() -> None:
     log = ShownLog()
     for _ in range(100_000):
