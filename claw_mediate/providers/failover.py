@@ -551,18 +551,19 @@ class ProviderFailover:
                     set_status(result.status)
                     route.keep_turn_state(result.headers)
 
+            # An error that a stream told is shown as the response that it means.
             if isinstance(result, ProviderResponse):
                 exchange.on_response(ResponseInfo(result.status, result.content_type, result.body))
             else:
                 exchange.on_failure(result.message)
-        return result
+        return _cut_if_shown(call.live, result)
 
     async def _ask(
         self, agent_id: str, provider: Provider, request: RequestInfo, live: LiveCall | None
-    ) -> ProviderResult:
+    ) -> WholeResult:
         if live is None:
             return await self._client.send(agent_id, provider, request)
-        return _cut_if_shown(live, await self._client.stream(agent_id, provider, request, live))
+        return await self._client.stream(agent_id, provider, request, live)
 
     def _no_key(self, provider: Provider, scope: str | None) -> TransportFailure:
         message = f"no key of the provider {provider.name!r} is usable now"

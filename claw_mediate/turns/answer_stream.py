@@ -21,18 +21,25 @@ from msgspec.structs import replace
 from claw_contract.log import CutPlace
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.redaction.window import TextWindow
+from claw_mediate.agents.directory import Agent
 from claw_mediate.core.http import KeepaliveChunk
 from claw_mediate.core.live import Reasoning, ReplyGate, until_first_call
 from claw_mediate.core.reply_events import EventKind, ReplyEvent
+from claw_mediate.core.shown import GLUE, needs_glue
 from claw_mediate.core.shown_log import Cursor, NextReply, ShownLog, ShownWords
 from claw_mediate.core.types import Round
 from claw_mediate.dialects.base import Dialect, RunnerRequest
 from claw_mediate.dialects.streams import Assembler, Keepalive, OwnOpening, StreamWriter
-from claw_mediate.turns.context import StreamFigures
+from claw_mediate.turns.context import ShownCharacters, StreamFigures
 
 MAX_AHEAD: Final = 1 << 20
 """Characters, about, that a reply is read ahead of the fastest runner."""
 _MAX_CHUNK: Final = 16 * 1024  # Bytes that are written at once
+
+
+def streams_live(agent: Agent, view: RunnerRequest) -> bool:
+    """Return whether the answer to a request is shown while it comes (docs/spec/live.md)."""
+    return view.stream and agent.stream == "live" and view.buffered_reason is None
 
 
 class StreamForm(NamedTuple):
@@ -101,7 +108,6 @@ class AnswerStream:
         self._opening_id = ""  # Of the reply that was shown first
         self.shown_rounds: dict[int, ShownWords] = {}
         """The words of each hidden round that showed some, by its number."""
-        self._characters: dict[int, int] = {}  # The same in characters, for the figures
         self._held_seconds = 0.0  # From the first call of each reply to its verdict
         self._asked_at: float | None = None  # Of the first model call
         self._upstream_seconds: float | None = None  # From it to its first content
@@ -155,7 +161,9 @@ class AnswerStream:
         )
 
     def _show(self, events: Sequence[ReplyEvent]) -> None:
-        if self._upstream_seconds is None and any(event.kind != "opening" for event in events):
+        # What an earlier attempt has recorded says nothing of how fast the provider is.
+        is_first = self._asked_at is not None and self._upstream_seconds is None
+        if is_first and any(event.kind != "opening" for event in events):
             self._upstream_seconds = self._elapsed() - (self._asked_at or 0.0)
 
         before = len(self._log), self._log.size
@@ -261,11 +269,11 @@ class AnswerStream:
 
             gate = self._gate
             self.shown_rounds[past.number] = self._log.words(self._reply_start)
-            self._characters[past.number] = gate.shown_characters
             told = self._form.tell(past.response.body)
             # What they end has led to nothing that is shown.
             self._open_closings = [*map(self._form.unseal, gate.open_closings(told))]
             self._gate = self._new_gate()
+            self._is_marked = False
         self.wake()
 
     def release(self, body: bytes, *, terminal: bool) -> None:
@@ -295,6 +303,25 @@ class AnswerStream:
         for event in self._ends:
             self._log.add(event)
         self.wake()
+
+    def shown_words(self) -> dict[int, ShownWords]:
+        """Return the words of each reply that has shown something, by its round.
+
+        They are as they stand in the answer: where a protocol has one text for all replies, what
+        was put between it and an earlier one is part of a text.
+        """
+        words = {**self.shown_rounds}
+        if self._gate.has_shown:  # Of the answer, or of the reply with which the turn failed
+            words[self._rounds + 1] = self.last_words()
+        if not self._form.dialect.split_rules.joins_text:
+            return words
+
+        before = ""
+        for number, each in words.items():
+            if needs_glue(before, each.text):
+                words[number] = each._replace(text=GLUE + each.text)
+            before = each.text or before
+        return words
 
     def shown_text(self) -> str:
         """Return the text of all that was shown, over all replies."""
@@ -331,15 +358,12 @@ class AnswerStream:
         if not self._form.view.is_live:
             return StreamFigures("buffered")
 
-        shown = {**self._characters}
-        last = max((self._rounds + 1, *shown))
-        shown[last] = shown.get(last, 0) + self._gate.shown_characters
         return StreamFigures(
             "live",
             ttft_ms=_milliseconds(self._first_shown_at),
             upstream_ttft_ms=_milliseconds(self._upstream_seconds),
             held_ms=_milliseconds(self._held_seconds),
-            shown=tuple(shown.get(number, 0) for number in range(1, last + 1)),
+            shown={number: _count(words) for number, words in self.shown_words().items()},
         )
 
     # The runners
@@ -423,6 +447,10 @@ class AnswerReader:
 
     def close(self) -> None:
         self._turn.detach(self)
+
+
+def _count(words: ShownWords) -> ShownCharacters:
+    return ShownCharacters(len(words.text), len(words.reasoning))
 
 
 def _milliseconds(seconds: float | None) -> int | None:

@@ -1,6 +1,7 @@
 """One request on its way through the proxy: as it was read, as it is answered, and how it ended."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -113,6 +114,13 @@ class TurnContext(RequestContext, frozen=True, kw_only=True):
         return self.prepared.catalog
 
 
+class ShownCharacters(NamedTuple):
+    """How many characters one reply has shown."""
+
+    text: int = 0  # What a person reads
+    reasoning: int = 0
+
+
 class StreamFigures(msgspec.Struct, frozen=True):
     """The figures of a turn's stream, in milliseconds and characters.
 
@@ -123,13 +131,13 @@ class StreamFigures(msgspec.Struct, frozen=True):
     ttft_ms: int | None = None
     upstream_ttft_ms: int | None = None
     held_ms: int | None = None
-    shown: tuple[int, ...] = ()
-    """The characters that each reply of the turn showed, from the first one on."""
+    shown: Mapping[int, ShownCharacters] = MappingProxyType({})
+    """What each reply of the turn has shown, by its round; without those that showed nothing."""
 
     @property
     def shown_rounds(self) -> int:
         """Return how many replies showed something."""
-        return sum(characters > 0 for characters in self.shown)
+        return len(self.shown)
 
 
 class TurnResult(msgspec.Struct, frozen=True):
@@ -147,3 +155,4 @@ class TurnResult(msgspec.Struct, frozen=True):
     headers: tuple[tuple[str, str], ...] = ()  # Of the provider's last response
     is_cut: bool = False  # True if the runner's stream must end without an end of its own
     stream: StreamFigures | None = None  # None: the runner asked for no stream, or was left alone
+    shown: str = ""  # The text that a live turn without an answer has shown

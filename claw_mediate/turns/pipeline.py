@@ -37,6 +37,7 @@ from claw_mediate.providers.routing import Requester, Route, new_turn_id, replac
 from claw_mediate.settings import Settings
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.telemetry.timing import Stopwatch
+from claw_mediate.turns.answer_stream import streams_live
 from claw_mediate.turns.budgets import Admission
 from claw_mediate.turns.context import DialectRequest, PreparedRequest, TurnContext
 from claw_mediate.turns.continuity import Continuity
@@ -498,13 +499,14 @@ class TurnPipeline:
         docs/spec/live.md section 1.
         """
         agent, view = incoming.agent, incoming.view
-        if not view.stream or agent.stream == "buffered":
-            return view
-        if view.buffered_reason is None:
+        if streams_live(agent, view):
             return replace(view, is_live=True)
 
-        reason = view.buffered_reason
-        self._log.event("live_fallback", agent, turn_id=turn_id, model=view.model, reason=reason)
+        if view.stream and agent.stream == "live":
+            reason = view.buffered_reason
+            self._log.event(
+                "live_fallback", agent, turn_id=turn_id, model=view.model, reason=reason
+            )
         return view
 
     def _conversation(

@@ -4,6 +4,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any
 
 from msgspec.structs import replace
@@ -51,18 +52,26 @@ from claw_mediate.telemetry.history import (
 from claw_mediate.telemetry.timing import Timings
 from claw_mediate.turns.budgets import Budgets
 from claw_mediate.turns.checkpoint import ReplayStats
-from claw_mediate.turns.context import RequestContext, StreamFigures, TurnContext, TurnResult
+from claw_mediate.turns.context import (
+    RequestContext,
+    ShownCharacters,
+    StreamFigures,
+    TurnContext,
+    TurnResult,
+)
 
 _UNKNOWN_COST = Cost(None)
+_NOTHING_SHOWN: Mapping[int, ShownCharacters] = MappingProxyType({})
 
 
 def tool_trace(
-    rounds: Sequence[Round], redactor: Redactor, shown: Sequence[int] = ()
+    rounds: Sequence[Round],
+    redactor: Redactor,
+    shown: Mapping[int, ShownCharacters] = _NOTHING_SHOWN,
 ) -> list[JsonObject]:
     """Return the record of every round that the proxy answered, also of rejected ones.
 
-    Each is a ``claw_contract.history.RoundRecord``. ``shown``: the characters that each reply of
-    the turn has shown, from the first one on.
+    Each is a ``claw_contract.history.RoundRecord``. ``shown``: what its reply has shown, by round.
     """
     trace: list[JsonObject] = []
     for past in rounds:
@@ -73,8 +82,12 @@ def tool_trace(
         }
         if past.response.usage:
             record["round_usage"] = _token_counts(past.response.usage)
-        if any(shown[past.number - 1 : past.number]):
-            record["shown"] = shown[past.number - 1]
+
+        characters = shown.get(past.number, ShownCharacters())
+        if characters.text:
+            record["shown"] = characters.text
+        if characters.reasoning:
+            record["shown_reasoning"] = characters.reasoning
         trace.append(record)
     return trace
 
@@ -310,7 +323,7 @@ class Recorder:
 
         if context.view.stream and result.stream is None:
             result = replace(result, stream=StreamFigures())
-        shown = result.stream.shown if result.stream is not None else ()
+        shown = result.stream.shown if result.stream is not None else _NOTHING_SHOWN
 
         has_run = any(call.ran for past in rounds for call in past.results)
         limit = _body_limit(result, usage, has_run=has_run)
@@ -326,6 +339,7 @@ class Recorder:
             "response": {
                 "format": "sse" if context.view.stream else "json",
                 "json": body_for_history(result.body, context.redactor, limit),
+                **_shown_member(result.shown, context.redactor, limit),
             },
             "usage": usage_members(usage),
             "tool_trace": tool_trace(rounds, context.redactor, shown),
@@ -482,6 +496,16 @@ def _stream_members(figures: StreamFigures) -> JsonObject:
     }
     known = {name: time for name, time in times.items() if time is not None}
     return {**members, **known, "shown_rounds": figures.shown_rounds}
+
+
+def _shown_member(text: str, redactor: Redactor, limit: int) -> JsonObject:
+    """Return what history says of the text that a turn has shown before it failed."""
+    if not text:
+        return {}
+
+    encoded = text.encode(errors="replace")
+    is_long = len(encoded) > limit
+    return {"shown": cut_for_history(encoded, len(encoded), redactor, limit) if is_long else text}
 
 
 def _sent_body(context: TurnContext, limit: int) -> Any:

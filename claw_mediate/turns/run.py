@@ -360,8 +360,12 @@ class RunningTurn:
             self._recorder.log_fault(self.context, error)
             usage = UsageRecord(total_rounds=len(paid))
 
-        figures = self.stream.figures() if self.stream is not None else None
-        timed = replace(result, latency_ms=latency_ms, stream=figures)
+        timed = replace(result, latency_ms=latency_ms)
+        if self.stream is not None:
+            timed = replace(timed, stream=self.stream.figures())
+        if self.stream is not None and not result.ok:
+            words = self.stream.shown_words().values()
+            timed = replace(timed, shown="".join(each.text for each in words))
         self._recorder.record_turn(self.context, timed, outcome.rounds, usage)
 
 
