@@ -109,6 +109,16 @@ async def test_two_hidden_rounds_and_an_answer_are_one_stream(turn: Turn) -> Non
     assert turn.wire.said(answer).text == whole
 
 
+@pytest.mark.requirement("live:one-lifecycle")
+async def test_the_words_of_each_reply_are_known_apart(turn: Turn) -> None:
+    await turn.is_hidden("Let me look.")
+    assert turn.stream.shown_rounds[1].text == "Let me look."
+    assert turn.stream.last_words().text == ""
+    await turn.answers("You have 50.")
+    assert turn.stream.last_words().text == "You have 50."
+    assert turn.stream.figures().shown == (12, 12)
+
+
 @pytest.mark.requirement("live:release")
 async def test_native_calls_are_written_with_the_verdict(turn: Turn) -> None:
     reader = turn.stream.attach()
