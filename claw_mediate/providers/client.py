@@ -83,7 +83,7 @@ class CutReply(msgspec.Struct, frozen=True):
     is_cut: bool
     """True if the reply has no end, so that the runner's stream gets none; else it gets an error.
 
-    (docs/spec/mediation.md section 6)
+    (docs/spec/live.md section 9)
     """
     error: bytes | None = None  # The body of the error that the provider told
     usage: bytes | None = None  # The usage that the provider told so far, as JSON
