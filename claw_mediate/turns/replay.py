@@ -38,13 +38,8 @@ from claw_mediate.core.types import (
 )
 from claw_mediate.dialects.base import Additions, Dialect, RunnerRequest
 from claw_mediate.dialects.streams import NO_OPENING
-from claw_mediate.providers.failover import (
-    ModelCall,
-    ModelResult,
-    ProviderResponse,
-    TransportFailure,
-    parse_response,
-)
+from claw_mediate.providers.client import ProviderResponse, TransportFailure
+from claw_mediate.providers.failover import ModelCall, ModelResult, parse_response
 from claw_mediate.telemetry.event_log import encode_json
 from claw_mediate.telemetry.history import body_for_history
 from claw_mediate.turns.answer_stream import AnswerStream, StreamForm, streams_live
