@@ -155,4 +155,5 @@ class TurnResult(msgspec.Struct, frozen=True):
     headers: tuple[tuple[str, str], ...] = ()  # Of the provider's last response
     is_cut: bool = False  # True if the runner's stream must end without an end of its own
     stream: StreamFigures | None = None  # None: the runner asked for no stream, or was left alone
-    shown: str = ""  # The text that a live turn without an answer has shown
+    shown: str | None = None
+    """The text that a live turn without an answer has shown. None: it has shown nothing."""

@@ -491,9 +491,9 @@ def _stream_members(figures: StreamFigures) -> JsonObject:
     return {**members, **known, "shown_rounds": figures.shown_rounds}
 
 
-def _shown_member(text: str, redactor: Redactor, limit: int) -> JsonObject:
+def _shown_member(text: str | None, redactor: Redactor, limit: int) -> JsonObject:
     """Return what history says of the text that a turn has shown before it failed."""
-    if not text:
+    if text is None:
         return {}
 
     encoded = text.encode(errors="replace")

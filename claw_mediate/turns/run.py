@@ -363,7 +363,7 @@ class RunningTurn:
         timed = replace(result, latency_ms=latency_ms)
         if self.stream is not None:
             timed = replace(timed, stream=self.stream.figures())
-        if self.stream is not None and not result.ok:
+        if self.stream is not None and self.stream.has_shown_anything and not result.ok:
             words = self.stream.shown_words().values()
             timed = replace(timed, shown="".join(each.text for each in words))
         self._recorder.record_turn(self.context, timed, outcome.rounds, usage)
