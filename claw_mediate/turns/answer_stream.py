@@ -174,14 +174,15 @@ class AnswerStream:
     def _pass(self, event: ReplyEvent) -> None:
         passing = self._gate.let_pass([event])
         # Reasoning that ends right before other reasoning has led to nothing that is shown.
-        leads_on = not passing or passing[-1].kind != "reasoning"
+        is_unsealed = bool(passing) and passing[-1].kind == "reasoning"
         for each in passing:
             if each.text:
                 self._add_text(each)
-            elif each.kind == "closing" and not leads_on:
-                self._add(self._redact(self._form.unseal(each)))
-            else:
-                self._add(self._redact(each))
+                continue
+
+            is_unsealed_closing = is_unsealed and each.kind == "closing"
+            shown = self._form.unseal(each) if is_unsealed_closing else each
+            self._add(self._redact(shown))
 
     def _add_text(self, event: ReplyEvent) -> None:
         place = event.piece, event.channel
@@ -277,15 +278,14 @@ class AnswerStream:
         """
         self.note_verdict()
         self._flush()
-        is_told = not (terminal and self.has_shown_anything)
-        told = self._form.tell(body)
         if terminal:
-            self.begin()
+            self.begin()  # The body says nothing of the reply that was read last.
 
-        for event in self._gate.rest(told):
+        adds_nothing = terminal and self.has_shown_anything
+        for event in self._gate.rest(self._form.tell(body)):
             if event.kind == "end":
                 self._ends.append(event)
-            elif is_told or (event.kind == "opening" and not self.has_shown_anything):
+            elif not adds_nothing:
                 self._add(event)
         self.wake()
 

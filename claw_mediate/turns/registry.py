@@ -179,7 +179,11 @@ class TurnRegistry:
             return None
         on_json_body = partial(self._recorder.log_live_fallback, context, "json_body")
         return LivePort(
-            stream, self._flow_limits, on_json_body, stream.note_asked, self._usage_refusals
+            stream,
+            self._flow_limits,
+            on_json_body=on_json_body,
+            on_ask=stream.note_asked,
+            usage_refusals=self._usage_refusals,
         )
 
 

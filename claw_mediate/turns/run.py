@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from msgspec import structs
 from msgspec.structs import replace
 
 from claw_contract.history import UsageRecord
@@ -45,6 +44,7 @@ from claw_mediate.turns.kept.records import describe_delivered, marks_of
 from claw_mediate.turns.ports import TurnParts
 from claw_state.continuity import Anchor
 from claw_state.journal import StoredResponse
+from claw_state.ownership import KeptObject
 
 _MEDIA_TYPE = re.compile(r"[\w.+-]{1,64}/[\w.+-]{1,64}", re.ASCII)
 _SECONDS = re.compile(r"[0-9]{1,9}", re.ASCII)
@@ -112,13 +112,20 @@ class RunningTurn:
         if not self.context.view.is_live:
             stream.release(result.body, terminal=False)
 
-        # The stream may have begun under another id: with an earlier reply, or with a keepalive,
-        # which may come while this is stored.
-        kept, saved = result.kept, ""
-        while kept is not None and (shown := stream.id) not in {"", kept.id, saved}:
-            await self._ownership.save(self.context.agent, structs.replace(kept, id=shown))
-            saved = shown
+        if result.kept is not None:
+            await self._save_as_shown(result.kept, stream)
         stream.finish()
+
+    async def _save_as_shown(self, kept: KeptObject, stream: AnswerStream) -> None:
+        """Save the record of a response under the id that its runner has, too.
+
+        The stream may have begun under another id: that of an earlier reply, or of a keepalive.
+        """
+        saved = {"", kept.id}
+        while stream.id not in saved:  # A keepalive may come while this is saved.
+            shown_id = stream.id
+            await self._ownership.save(self.context.agent, replace(kept, id=shown_id))
+            saved.add(shown_id)
 
     async def _end_failed(self, billed_before: int) -> None:
         """End the turn without an answer.
