@@ -130,7 +130,8 @@ def _deltas(message: Body) -> list[Body]:
     """Return a message as a stream has it: its role first, then words, then calls in parts."""
     texts = {name: message.pop(name, None) or "" for name in ("reasoning_content", "content")}
     calls = message.pop("tool_calls", None) or []
-    deltas: list[Body] = [{"content": "" if texts["content"] else None, **message}]
+    opening: Body = {"content": "" if texts["content"] else None, "refusal": None, **message}
+    deltas = [opening]
     deltas += [{name: word} for name, text in texts.items() for word in in_words(text)]
 
     for place, call in enumerate(calls):
@@ -194,8 +195,10 @@ def assembled(stream: bytes) -> bytes:
             _grow(message, part["delta"])
             ends += [part["finish_reason"]] if part["finish_reason"] else []
     assert len(ends) == 1
+    # SDKs complete a message with the members that never came.
+    whole = {"refusal": None, **message}
     body = {
-        "choices": [{"index": 0, "message": message, "finish_reason": ends[0]}],
+        "choices": [{"index": 0, "message": whole, "finish_reason": ends[0]}],
         "usage": tokens,
     }
     return json.dumps({**chunks[0], "object": "chat.completion", **body}).encode()
