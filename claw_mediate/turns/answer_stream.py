@@ -266,6 +266,7 @@ class AnswerStream:
             # What they end has led to nothing that is shown.
             self._open_closings = [*map(self._form.unseal, gate.open_closings(told))]
             self._gate = self._new_gate()
+            self._is_marked = False
         self.wake()
 
     def release(self, body: bytes, *, terminal: bool) -> None:

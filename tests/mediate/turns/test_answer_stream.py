@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import Secret
@@ -34,7 +35,7 @@ class Turn:
         self.wire: Wire = WIRES[name]
         self.dialect: Dialect = DIALECTS[name]
         asked = self.wire.request([self.wire.user("Go")], (), stream=True, more={})
-        view = self.dialect.read_request(json.dumps(asked).encode())
+        view = replace(self.dialect.read_request(json.dumps(asked).encode()), is_live=True)
         own = OwnOpening("own-id", "asked-for", 7)
         clock: Iterator[int] = itertools.count()
         self.redactor = Redactor([Secret(each) for each in secrets])
@@ -107,6 +108,16 @@ async def test_two_hidden_rounds_and_an_answer_are_one_stream(turn: Turn) -> Non
     assert said(turn, stream).calls == ()
     assert b"desk__balance" not in stream
     assert turn.wire.said(answer).text == whole
+
+
+@pytest.mark.requirement("live:one-lifecycle")
+async def test_the_words_of_each_reply_are_known_apart(turn: Turn) -> None:
+    await turn.is_hidden("Let me look.")
+    assert turn.stream.shown_rounds[1].text == "Let me look."
+    assert turn.stream.last_words().text == ""
+    await turn.answers("You have 50.")
+    assert turn.stream.last_words().text == "You have 50."
+    assert turn.stream.figures().shown == (12, 12)
 
 
 @pytest.mark.requirement("live:release")
