@@ -195,10 +195,8 @@ def assembled(stream: bytes) -> bytes:
             _grow(message, part["delta"])
             ends += [part["finish_reason"]] if part["finish_reason"] else []
     assert len(ends) == 1
-    # SDKs complete a message with the members that never came.
-    whole = {"refusal": None, **message}
     body = {
-        "choices": [{"index": 0, "message": whole, "finish_reason": ends[0]}],
+        "choices": [{"index": 0, "message": message, "finish_reason": ends[0]}],
         "usage": tokens,
     }
     return json.dumps({**chunks[0], "object": "chat.completion", **body}).encode()
