@@ -156,7 +156,7 @@ def _behind(text: str, characters: int) -> str:
 
 
 class UnheldLog:
-    """What was shown, as a runner reads it that holds a part.
+    """The log of what was shown, as a runner reads it that holds a part.
 
     ``known_end``: returns the place in the log up to which the runner may hold something.
     """

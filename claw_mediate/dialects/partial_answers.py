@@ -25,7 +25,7 @@ _CALL_TYPES: Final = frozenset({"tool_use", "tool_result"})
 
 
 class PartialAnswer(NamedTuple):
-    """What may be the beginning of an answer, and the request that it answers."""
+    """A possible beginning of an answer, and the request that it answers."""
 
     body: bytes  # The request without it, and without what stands behind it
     text: str

@@ -18,14 +18,8 @@ from claw_mediate.core.turn_clock import TurnClock
 from claw_mediate.core.types import AskModel, ModelFailed, ModelResponse, ToolUse
 from claw_mediate.dialects.base import Dialect, UnreadableResponseError
 from claw_mediate.http.large_bodies import compute
-from claw_mediate.providers.failover import (
-    CutReply,
-    ModelCall,
-    ModelResult,
-    ProviderResponse,
-    TransportFailure,
-    lift_timeout,
-)
+from claw_mediate.providers.client import CutReply, ProviderResponse, TransportFailure
+from claw_mediate.providers.failover import ModelCall, ModelResult, lift_timeout
 from claw_mediate.providers.live_reply import LiveCall, RunnerHeaders
 from claw_mediate.turns.context import PreparedRequest
 from claw_mediate.turns.ports import LivePort, Ports

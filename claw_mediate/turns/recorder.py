@@ -30,15 +30,8 @@ from claw_mediate.core.types import (
 )
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.dialects.model_only import NO_DIALECT
-from claw_mediate.providers.failover import (
-    BAD_REPLY,
-    TIMEOUT,
-    TOO_LARGE,
-    CutReply,
-    ModelCall,
-    ModelResult,
-    ProviderResponse,
-)
+from claw_mediate.providers.client import BAD_REPLY, TIMEOUT, TOO_LARGE, CutReply, ProviderResponse
+from claw_mediate.providers.failover import ModelCall, ModelResult
 from claw_mediate.providers.live_reply import BROKE_OFF, FLOW_SPENT, IDLE
 from claw_mediate.telemetry.event_log import EventLog, encode_json, now_rfc3339, rfc3339
 from claw_mediate.telemetry.history import (

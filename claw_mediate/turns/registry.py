@@ -20,7 +20,8 @@ from claw_mediate.core.types import (
     ToolResult,
 )
 from claw_mediate.dialects.streams import OwnOpening
-from claw_mediate.providers.failover import ModelCall, ModelResult, TransportFailure
+from claw_mediate.providers.client import TransportFailure
+from claw_mediate.providers.failover import ModelCall, ModelResult
 from claw_mediate.providers.live_reply import FlowLimits
 from claw_mediate.telemetry.event_log import now_rfc3339
 from claw_mediate.tools.managed_call import CallContext

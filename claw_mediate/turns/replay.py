@@ -27,13 +27,8 @@ from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.turn import turn
 from claw_mediate.core.types import Deliver, ToolCall, ToolResult, add_usage, runner_usage
 from claw_mediate.dialects.base import Additions, Dialect
-from claw_mediate.providers.failover import (
-    ModelCall,
-    ModelResult,
-    ProviderResponse,
-    TransportFailure,
-    parse_response,
-)
+from claw_mediate.providers.client import ProviderResponse, TransportFailure
+from claw_mediate.providers.failover import ModelCall, ModelResult, parse_response
 from claw_mediate.telemetry.event_log import encode_json
 from claw_mediate.telemetry.history import body_for_history
 from claw_mediate.turns.checkpoint import TurnCheckpoint

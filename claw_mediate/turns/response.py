@@ -1,8 +1,8 @@
 """The answer of a mediated turn as an HTTP response: one JSON body, or a stream that is kept alive.
 
-The headers of a stream go out when the turn goes on after a good first response, or when
-``keepalive_first`` is over. Until then an error keeps its own status; afterwards it is an event of
-the stream (docs/spec/mediation.md section 6).
+The headers of a stream go out when content is shown, when the turn goes on after a good first
+response, or when ``Pace.first`` is over. Until then an error keeps its own status; afterwards it is
+an event of the stream, or cuts it (docs/spec/live.md sections 8 and 9).
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What a turn's runner was shown of its hidden rounds, as continuity stores it."""
+"""The record of a live turn's hidden rounds, as continuity stores it."""
 
 from collections.abc import Sequence
 

@@ -16,15 +16,13 @@ from msgspec.structs import replace
 
 from claw_mediate.core import tool_result
 from claw_mediate.core.types import ModelResponse, ToolCall, ToolResult
-from claw_mediate.providers.failover import (
+from claw_mediate.providers.client import (
     CutReply,
-    ModelCall,
-    ModelResult,
     ProviderResponse,
     ProviderResult,
     TransportFailure,
-    parse_response,
 )
+from claw_mediate.providers.failover import ModelCall, ModelResult, parse_response
 from claw_mediate.providers.live_reply import BrokenReplyError, LiveCall, read_reply
 from claw_mediate.providers.routing import Route
 from claw_mediate.tools.managed_call import CallContext

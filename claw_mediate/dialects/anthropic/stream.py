@@ -1,4 +1,4 @@
-"""The stream of a message, which may be made of several replies (docs/spec/mediation.md section 6).
+"""The stream of a message, which may be made of several replies (docs/spec/live.md section 4).
 
 It has one ``message_start``, block indexes 0, 1, 2 … without gaps, the deltas of each block type
 that has some, and all other blocks whole. Members that we do not know are sent as they are. The

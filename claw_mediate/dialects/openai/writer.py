@@ -1,4 +1,4 @@
-"""The writer of a runner's stream of chat completion chunks (docs/spec/mediation.md section 6).
+"""The writer of a runner's stream of chat completion chunks (docs/spec/live.md section 4).
 
     what counts over the stream  rule
     ───────────────────────────  ─────────────────────────────────────────────────────────────────

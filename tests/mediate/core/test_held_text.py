@@ -1,4 +1,4 @@
-"""What a runner holds of an answer, left out of its stream."""
+"""The part of an answer that a runner holds, left out of its stream."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from claw_mediate.dialects.openai.assemble import ChatAssembler
 from claw_mediate.dialects.responses.assemble import ResponseAssembler
 from claw_mediate.dialects.streams import Assembler
 from claw_mediate.providers import live_reply
-from claw_mediate.providers.failover import CutReply
+from claw_mediate.providers.client import CutReply
 from claw_mediate.providers.live_reply import FlowLimits, LiveCall
 from tests import raw
 from tests.mediate.any_reply import DIALECTS, WIRES

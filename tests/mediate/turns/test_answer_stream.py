@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import Secret
@@ -34,7 +35,7 @@ class Turn:
         self.wire: Wire = WIRES[name]
         self.dialect: Dialect = DIALECTS[name]
         asked = self.wire.request([self.wire.user("Go")], (), stream=True, more={})
-        view = self.dialect.read_request(json.dumps(asked).encode())
+        view = replace(self.dialect.read_request(json.dumps(asked).encode()), is_live=True)
         own = OwnOpening("own-id", "asked-for", 7)
         clock: Iterator[int] = itertools.count()
         self.redactor = Redactor([Secret(each) for each in secrets])
