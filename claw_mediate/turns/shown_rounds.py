@@ -23,6 +23,7 @@ def describe_shown(
     """
     dialect, prefill = context.dialect, context.view.prefill_text
     rules = dialect.split_rules
+    minted = stream.minted_ids()
     is_beginning = not rounds or rounds[0].number == 1
     texts = [RoundText(PREFILL, prefill)] if prefill and is_beginning else []
 
@@ -35,7 +36,7 @@ def describe_shown(
             hidden,
             words.reasoning if rules.joins_text else "",
             words.pieces,
-            rules.signatures(past.response.message),
+            (*rules.signatures(past.response.message), *minted.get(past.number, ())),
         )
         texts.append(text)
         if lost and past.number == stream.known_rounds:

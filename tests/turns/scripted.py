@@ -27,7 +27,7 @@ from claw_mediate.providers.live_reply import BrokenReplyError, LiveCall, read_r
 from claw_mediate.providers.routing import Route
 from claw_mediate.tools.managed_call import CallContext
 from tests.turns.streamed_response import StreamedResponse
-from tests.wires import Body, Made
+from tests.wires import Body, Made, Said
 
 if TYPE_CHECKING:
     from tests.turns.desk import Desk
@@ -69,6 +69,8 @@ class Model:
         self.bodies: list[Body] = []
         self.raw: list[bytes] = []
         self.known = 0
+        self.said: list[Said] = []
+        """The replies of this turn that came as streams."""
         self.fault: Exception | None = None
         self.names: dict[str, str] = {}
         """The name of each call in the picture, by the call's id."""
@@ -158,6 +160,7 @@ class Model:
         call.live.was_streamed = True
         call.live.on_head(answer.headers)
         body = await read_reply(streamed, call.live)  # type: ignore[arg-type]
+        self.said.append(self.desk.wire.said(body))
         return replace(answer, body=body)
 
     def _said(

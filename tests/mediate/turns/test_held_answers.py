@@ -55,7 +55,7 @@ async def test_the_same_request_is_resumed_and_shown_again(live: Desk) -> None:
     await live.turn()
     assert live.services.calls == ["desk.trade"]
     shown = "Let me buy that for you. All is done."
-    assert "".join(live.answer.text.split()) == shown.replace(" ", "")
+    assert "".join(live.shown.text.split()) == shown.replace(" ", "")
     assert len({line["turn_id"] for line in live.history()}) == 1
     assert "bought" not in sent(live)
 
@@ -68,7 +68,7 @@ async def test_what_the_runner_holds_is_not_shown_again(live: Desk, text: str) -
     live.model_says("All is done.")
     await live.turn()
     assert live.services.calls == ["desk.trade"]
-    assert live.answer.text == "All is done."
+    assert live.shown.text == "All is done."
     assert sent(live).count("Let me buy") == 1
     assert "bought" not in sent(live)
     assert len({line["turn_id"] for line in live.history()}) == 1
@@ -84,7 +84,7 @@ async def test_the_rest_of_a_round_is_shown_to_a_runner_that_holds_its_beginning
     await live.turn()
     assert live.services.calls == ["desk.trade"]
     rest = "Let me buy that for you." if live.wire is responses else "that for you."
-    assert "".join(live.answer.text.split()) == "".join(f"{rest} All is done.".split())
+    assert "".join(live.shown.text.split()) == "".join(f"{rest} All is done.".split())
     assert sent(live).count("Let me buy") == 1
 
 
@@ -97,11 +97,11 @@ async def test_the_turn_after_a_continued_one_has_each_round_once(live: Desk, jo
     live.model_says("Let me look once more.", ("desk.balance", {}))
     live.model_says("All is done.")
     await live.turn()
-    assert "".join(live.answer.text.split()) == "Letmelookoncemore.Allisdone."
+    assert "".join(live.shown.text.split()) == "Letmelookoncemore.Allisdone."
 
     if live.wire is anthropic or (joins and live.wire is openai):
         # Anthropic takes no two messages of the model's in a row.
-        whole = f"{HELD} {live.answer.text}" if joins else [*parts_of(live.messages[-2:])]
+        whole = f"{HELD} {live.shown.text}" if joins else [*parts_of(live.messages[-2:])]
         live.messages[-2:] = [{"role": "assistant", "content": whole}]
     live.model_says("Yes.")
     await live.asks("Sure?")
@@ -139,7 +139,7 @@ async def test_a_continued_turn_that_fails_again_is_continued_again(live: Desk) 
     live.model_says("All is done.")
     await live.turn()
     assert live.services.calls == ["desk.trade", "desk.balance"]
-    assert live.answer.text == "All is done."
+    assert live.shown.text == "All is done."
     assert len({line["turn_id"] for line in live.history()}) == 1
 
 
@@ -153,7 +153,7 @@ async def test_new_words_behind_a_part_of_an_answer_begin_a_turn_that_knows_what
     live.model_says("It was bought before.")
     await live.asks("You were cut off. Go on.")
     assert live.services.calls == ["desk.trade"]
-    assert live.answer.text == "It was bought before."
+    assert live.shown.text == "It was bought before."
     transcript = live.model.messages()
     assert len([*live.wire.answers(transcript)]) == 1
     assert sent(live).count("Let me buy") == 1
@@ -175,7 +175,7 @@ async def test_a_turn_whose_process_died_is_known_by_what_it_recorded(
     live.model_says("All is done.")
     await (live.asks(words) if words else live.turn())
     assert live.services.calls == ["desk.trade"]
-    assert live.answer.text == "All is done."
+    assert live.shown.text == "All is done."
     assert len([*live.wire.answers(live.model.messages())]) == 1
     assert sent(live).count("Let me buy") == 1
 
@@ -191,7 +191,7 @@ async def test_an_answer_that_was_not_delivered_is_given_without_what_the_runner
     live.messages = [live.messages[0], held(live, "Let me buy that for you.")]
     live.listens = True
     await live.turn()
-    assert live.answer.text.strip() == "All is done."
+    assert live.shown.text.strip() == "All is done."
     assert live.services.calls == ["desk.trade"]
     assert len(live.history()) == 1
 
