@@ -12,7 +12,7 @@ A provider is read no further than ``MAX_AHEAD`` ahead of the fastest runner.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -22,6 +22,7 @@ from claw_contract.log import CutPlace
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.redaction.window import TextWindow
 from claw_mediate.agents.directory import Agent
+from claw_mediate.core.held_text import HeldText, UnheldLog, compact, visible_text
 from claw_mediate.core.http import KeepaliveChunk
 from claw_mediate.core.live import Reasoning, ReplyGate, until_first_call
 from claw_mediate.core.reply_events import EventKind, ReplyEvent
@@ -100,6 +101,9 @@ class AnswerStream:
         """Closings of a dropped reply's last pieces, until a later reply shows something."""
         self._rounds = 0  # Rounds whose replies are dropped
         self._held_since: float | None = None
+        self.known_rounds = 0
+        """Replies that an earlier attempt at the turn has shown."""
+        self._known_end = 0  # The place in the log behind them
         self._gate = self._new_gate()
         self._is_marked = False  # True if the log knows that this reply began
         self._reply_start = 0  # The place of that in the log
@@ -182,14 +186,15 @@ class AnswerStream:
     def _pass(self, event: ReplyEvent) -> None:
         passing = self._gate.let_pass([event])
         # Reasoning that ends right before other reasoning has led to nothing that is shown.
-        leads_on = not passing or passing[-1].kind != "reasoning"
+        is_unsealed = bool(passing) and passing[-1].kind == "reasoning"
         for each in passing:
             if each.text:
                 self._add_text(each)
-            elif each.kind == "closing" and not leads_on:
-                self._add(self._redact(self._form.unseal(each)))
-            else:
-                self._add(self._redact(each))
+                continue
+
+            is_unsealed_closing = is_unsealed and each.kind == "closing"
+            shown = self._form.unseal(each) if is_unsealed_closing else each
+            self._add(self._redact(shown))
 
     def _add_text(self, event: ReplyEvent) -> None:
         place = event.piece, event.channel
@@ -218,8 +223,11 @@ class AnswerStream:
             return event
         return replace(event, data=msgspec.json.decode(redacted, type=dict[str, msgspec.Raw]))
 
-    def _add(self, event: ReplyEvent) -> None:
-        """Add an event to the log, behind what was left open by an earlier reply."""
+    def _add(self, event: ReplyEvent, *, is_told: bool = False) -> None:
+        """Add an event to the log, behind what was left open by an earlier reply.
+
+        ``is_told``: it did not come, but is told of a body.
+        """
         if not self._is_marked:
             self._is_marked = True
             self._add_open_closings()
@@ -228,7 +236,10 @@ class AnswerStream:
                 self._log.begin_reply()
 
         self._gate.note_shown(event)
-        self._log.add(event)
+        if is_told:
+            self._log.add_told(event)
+        else:
+            self._log.add(event)
         self._last_kind = event.kind
         if event.kind == "opening" and not self._opening_id:
             writer = self._new_writer()
@@ -248,6 +259,9 @@ class AnswerStream:
         """Show a reply that an earlier attempt at the turn has recorded, up to its first call."""
         self.begin()
         self._show(until_first_call(self._form.tell(body)))
+        self._flush()
+        self.known_rounds += 1
+        self._known_end = len(self._log)
 
     def note_verdict(self) -> None:
         """Note that it is known what becomes of the calls of a reply, which waited for that."""
@@ -284,16 +298,15 @@ class AnswerStream:
         """
         self.note_verdict()
         self._flush()
-        is_told = not (terminal and self.has_shown_anything)
-        told = self._form.tell(body)
         if terminal:
-            self.begin()
+            self.begin()  # The body says nothing of the reply that was read last.
 
-        for event in self._gate.rest(told):
+        adds_nothing = terminal and self.has_shown_anything
+        for event in self._gate.rest(self._form.tell(body)):
             if event.kind == "end":
                 self._ends.append(event)
-            elif is_told or (event.kind == "opening" and not self.has_shown_anything):
-                self._add(event)
+            elif not adds_nothing:
+                self._add(event, is_told=True)
         self.wake()
 
     def finish(self) -> None:
@@ -323,9 +336,16 @@ class AnswerStream:
             before = each.text or before
         return words
 
-    def shown_text(self) -> str:
-        """Return the text of all that was shown, over all replies."""
-        return self._log.words(0).text
+    def shown_text(self, held: str = "") -> str:
+        """Return the text of all that was shown, over all replies.
+
+        ``held``: what a runner had before, which it was not shown again.
+        """
+        if not held:
+            return self._log.words(0).text
+
+        events = self._log_for(held).read(Cursor())
+        return visible_text(event for event in events if not isinstance(event, NextReply))
 
     def last_words(self) -> ShownWords:
         """Return what was shown of the last reply."""
@@ -337,12 +357,40 @@ class AnswerStream:
             return body
 
         writer = self._new_writer()
+        if self.shows_own_id:
+            writer.beat("", "native")
         for event in self._log.read(Cursor()):
             if isinstance(event, NextReply):
                 writer.begin_reply()
             else:
                 writer.write(event)
         return writer.answer(body)
+
+    def minted_ids(self) -> Mapping[int, Sequence[str]]:
+        """Return the item ids that the stream made up, by the number of the hidden round."""
+        writer = self._new_writer()
+        if self.shows_own_id:
+            writer.beat("", "native")
+
+        minted: list[list[str]] = [[]]
+        known = 0
+        begun: set[int] = set()  # Pieces of the present reply: their beginnings have their ids
+        for event in self._log.read(Cursor()):
+            if isinstance(event, NextReply):
+                writer.begin_reply()
+                begun.clear()
+                minted.append([])
+                continue
+
+            if event.kind == "opening":
+                writer.write(event)
+            elif event.kind != "end" and event.piece not in begun:
+                begun.add(event.piece)
+                writer.write(event)
+                minted[-1] += [*writer.minted][known:]
+                known = len(writer.minted)
+
+        return dict(zip(self.shown_rounds, minted, strict=False))
 
     @property
     def place(self) -> CutPlace:
@@ -368,11 +416,25 @@ class AnswerStream:
 
     # The runners
 
-    def attach(self) -> "AnswerReader":
-        """Return the stream for one more runner, from its beginning."""
-        reader = AnswerReader(self, self._log, self._new_writer())
+    def attach(self, held: str = "") -> "AnswerReader":
+        """Return the stream for one more runner, from its beginning.
+
+        ``held``: what it has of it, and is not shown again.
+        """
+        reader = AnswerReader(self, self._log_for(held), self._new_writer())
         self._readers.append(reader)
         return reader
+
+    def _log_for(self, held: str) -> ShownLog | UnheldLog:
+        """Return what a runner reads that holds this."""
+        if not held:
+            return self._log
+
+        # It holds what an earlier attempt has shown; or, if it has lost this one, what that shows.
+        is_of_this = compact(self.shown_text()).startswith(compact(held))
+        known_end = len(self._log) if is_of_this else 0
+        unheld = HeldText(held, whole_pieces=self._form.dialect.answers_in_items)
+        return UnheldLog(self._log, unheld, lambda: max(known_end, self._known_end))
 
     def detach(self, reader: "AnswerReader") -> None:
         self._readers.remove(reader)
@@ -393,7 +455,7 @@ class AnswerStream:
 class AnswerReader:
     """The stream of a turn for one runner."""
 
-    def __init__(self, turn: AnswerStream, log: ShownLog, writer: StreamWriter) -> None:
+    def __init__(self, turn: AnswerStream, log: ShownLog | UnheldLog, writer: StreamWriter) -> None:
         self._turn = turn
         self._log = log
         self._writer = writer
