@@ -18,7 +18,7 @@ from typing import Any
 
 from claw_contract.interventions import CALL_INTERVENTIONS, CODES_NOT_RUN, ROUND_INTERVENTIONS
 from claw_contract.transcript import text
-from claw_contract.transcript.shown import CutAnswer, ShownSize, cut_answer
+from claw_contract.transcript.shown import AnswerParts, ShownSize, cut_answer
 from claw_contract.transcript.text import as_array, as_line, as_object
 
 _BAR = "  │ "
@@ -148,7 +148,7 @@ def _offer(entry: dict[str, Any]) -> Iterator[str]:
         yield f"  and {_many(len(after) - len(before), 'message')} that the runner did not send"
 
 
-def _cut_shown(entry: dict[str, Any]) -> CutAnswer:
+def _cut_shown(entry: dict[str, Any]) -> AnswerParts:
     """Return what the rounds showed of the answer, and the rest of it.
 
     Of a turn without an answer that is the text which was shown, also by its last reply.

@@ -26,7 +26,7 @@ class ShownSize(NamedTuple):
     reasoning: int = 0
 
 
-class CutAnswer(NamedTuple):
+class AnswerParts(NamedTuple):
     """An answer in the parts in which its runner saw it.
 
     ``rounds``: the message, or the items, that each round showed. ``rest``: the answer without
@@ -37,14 +37,14 @@ class CutAnswer(NamedTuple):
     rest: Any
 
 
-def cut_answer(answer: object, sizes: Sequence[ShownSize]) -> CutAnswer:
+def cut_answer(answer: object, sizes: Sequence[ShownSize]) -> AnswerParts:
     """Return an answer in parts: what rounds of these sizes have shown of it, and the rest.
 
     An answer that can't be cut so is returned whole, as the rest.
     """
-    whole = CutAnswer([()] * len(sizes), answer)
+    whole = AnswerParts([()] * len(sizes), answer)
     document = as_object(answer)
-    cut: CutAnswer | None = None
+    cut: AnswerParts | None = None
 
     if isinstance(answer, str):
         cut = _cut_text(answer, sizes)
@@ -58,7 +58,7 @@ def cut_answer(answer: object, sizes: Sequence[ShownSize]) -> CutAnswer:
     return cut or whole
 
 
-def _cut_text(text: str, sizes: Sequence[ShownSize]) -> CutAnswer | None:
+def _cut_text(text: str, sizes: Sequence[ShownSize]) -> AnswerParts | None:
     """Cut a string. Reasoning has one of its own, which is not shown to people."""
     rounds: list[Sequence[Any]] = []
     place = 0
@@ -71,10 +71,10 @@ def _cut_text(text: str, sizes: Sequence[ShownSize]) -> CutAnswer | None:
         rounds.append([{"content": words}] if words else [])
         place = end
 
-    return CutAnswer(rounds, text[place:].lstrip("\n") if place else text)
+    return AnswerParts(rounds, text[place:].lstrip("\n") if place else text)
 
 
-def _cut_choices(document: dict[str, Any], sizes: Sequence[ShownSize]) -> CutAnswer | None:
+def _cut_choices(document: dict[str, Any], sizes: Sequence[ShownSize]) -> AnswerParts | None:
     """Cut an answer of chat completions. Only one with one choice is mediated."""
     choices = as_array(document.get("choices"))
     choice = as_object(choices[0]) if len(choices) == 1 else {}
@@ -88,10 +88,12 @@ def _cut_choices(document: dict[str, Any], sizes: Sequence[ShownSize]) -> CutAns
         return None
 
     rest = {**choice, "message": {**message, "content": cut.rest}}
-    return CutAnswer(cut.rounds, {**document, "choices": [rest]})
+    return AnswerParts(cut.rounds, {**document, "choices": [rest]})
 
 
-def _cut_list(document: dict[str, Any], name: str, sizes: Sequence[ShownSize]) -> CutAnswer | None:
+def _cut_list(
+    document: dict[str, Any], name: str, sizes: Sequence[ShownSize]
+) -> AnswerParts | None:
     """Cut an answer whose parts are blocks or items.
 
     A part without characters, such as a search of the provider's own, goes to the round whose text
@@ -116,7 +118,7 @@ def _cut_list(document: dict[str, Any], name: str, sizes: Sequence[ShownSize]) -
         taken = parts[start:place]
         rounds.append(taken if name == "output" or not taken else [{"content": taken}])
 
-    return CutAnswer(rounds, {**document, name: parts[place:]})
+    return AnswerParts(rounds, {**document, name: parts[place:]})
 
 
 def _size_of(value: object) -> ShownSize:
