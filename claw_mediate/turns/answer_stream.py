@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from claw_contract.log import CutPlace
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.redaction.window import TextWindow
+from claw_mediate.core.held_text import HeldText, UnheldLog, compact, visible_text
 from claw_mediate.core.http import KeepaliveChunk
 from claw_mediate.core.live import Reasoning, ReplyGate, until_first_call
 from claw_mediate.core.reply_events import EventKind, ReplyEvent
@@ -93,6 +94,9 @@ class AnswerStream:
         """Closings of a dropped reply's last pieces, until a later reply shows something."""
         self._rounds = 0  # Rounds whose replies are dropped
         self._held_since: float | None = None
+        self.known_rounds = 0
+        """Replies that an earlier attempt at the turn has shown."""
+        self._known_end = 0  # The place in the log behind them
         self._gate = self._new_gate()
         self._is_marked = False  # True if the log knows that this reply began
         self._reply_start = 0  # The place of that in the log
@@ -174,14 +178,15 @@ class AnswerStream:
     def _pass(self, event: ReplyEvent) -> None:
         passing = self._gate.let_pass([event])
         # Reasoning that ends right before other reasoning has led to nothing that is shown.
-        leads_on = not passing or passing[-1].kind != "reasoning"
+        is_unsealed = bool(passing) and passing[-1].kind == "reasoning"
         for each in passing:
             if each.text:
                 self._add_text(each)
-            elif each.kind == "closing" and not leads_on:
-                self._add(self._redact(self._form.unseal(each)))
-            else:
-                self._add(self._redact(each))
+                continue
+
+            is_unsealed_closing = is_unsealed and each.kind == "closing"
+            shown = self._form.unseal(each) if is_unsealed_closing else each
+            self._add(self._redact(shown))
 
     def _add_text(self, event: ReplyEvent) -> None:
         place = event.piece, event.channel
@@ -240,6 +245,9 @@ class AnswerStream:
         """Show a reply that an earlier attempt at the turn has recorded, up to its first call."""
         self.begin()
         self._show(until_first_call(self._form.tell(body)))
+        self._flush()
+        self.known_rounds += 1
+        self._known_end = len(self._log)
 
     def note_verdict(self) -> None:
         """Note that it is known what becomes of the calls of a reply, which waited for that."""
@@ -277,15 +285,14 @@ class AnswerStream:
         """
         self.note_verdict()
         self._flush()
-        is_told = not (terminal and self.has_shown_anything)
-        told = self._form.tell(body)
         if terminal:
-            self.begin()
+            self.begin()  # The body says nothing of the reply that was read last.
 
-        for event in self._gate.rest(told):
+        adds_nothing = terminal and self.has_shown_anything
+        for event in self._gate.rest(self._form.tell(body)):
             if event.kind == "end":
                 self._ends.append(event)
-            elif is_told or (event.kind == "opening" and not self.has_shown_anything):
+            elif not adds_nothing:
                 self._add(event)
         self.wake()
 
@@ -297,9 +304,16 @@ class AnswerStream:
             self._log.add(event)
         self.wake()
 
-    def shown_text(self) -> str:
-        """Return the text of all that was shown, over all replies."""
-        return self._log.words(0).text
+    def shown_text(self, held: str = "") -> str:
+        """Return the text of all that was shown, over all replies.
+
+        ``held``: what a runner had before, which it was not shown again.
+        """
+        if not held:
+            return self._log.words(0).text
+
+        events = self._log_for(held).read(Cursor())
+        return visible_text(event for event in events if not isinstance(event, NextReply))
 
     def last_words(self) -> ShownWords:
         """Return what was shown of the last reply."""
@@ -375,11 +389,25 @@ class AnswerStream:
 
     # The runners
 
-    def attach(self) -> "AnswerReader":
-        """Return the stream for one more runner, from its beginning."""
-        reader = AnswerReader(self, self._log, self._new_writer())
+    def attach(self, held: str = "") -> "AnswerReader":
+        """Return the stream for one more runner, from its beginning.
+
+        ``held``: what it has of it, and is not shown again.
+        """
+        reader = AnswerReader(self, self._log_for(held), self._new_writer())
         self._readers.append(reader)
         return reader
+
+    def _log_for(self, held: str) -> ShownLog | UnheldLog:
+        """Return what a runner reads that holds this."""
+        if not held:
+            return self._log
+
+        # It holds what an earlier attempt has shown; or, if it has lost this one, what that shows.
+        is_of_this = compact(self.shown_text()).startswith(compact(held))
+        known_end = len(self._log) if is_of_this else 0
+        unheld = HeldText(held, whole_pieces=self._form.dialect.answers_in_items)
+        return UnheldLog(self._log, unheld, lambda: max(known_end, self._known_end))
 
     def detach(self, reader: "AnswerReader") -> None:
         self._readers.remove(reader)
@@ -400,7 +428,7 @@ class AnswerStream:
 class AnswerReader:
     """The stream of a turn for one runner."""
 
-    def __init__(self, turn: AnswerStream, log: ShownLog, writer: StreamWriter) -> None:
+    def __init__(self, turn: AnswerStream, log: ShownLog | UnheldLog, writer: StreamWriter) -> None:
         self._turn = turn
         self._log = log
         self._writer = writer

@@ -115,6 +115,8 @@ class TurnContext(RequestContext, frozen=True, kw_only=True):
     session: str = ""  # The conversation, where the runner names it
     fingerprint: str = ""  # The digest by which the request is recognised when it comes again
     attempt: AttemptKind = "first"
+    held: str = ""
+    """The text that the runner has of an earlier attempt's answer, and sent with its request."""
     conversation: ConversationRecord | None = None
     """The conversation that the provider puts the turn into."""
 

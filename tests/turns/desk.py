@@ -170,6 +170,10 @@ class Desk:
         """
         self.model.says(parts, cut=cut, takes=takes, more=more)
 
+    def model_breaks_off(self, *parts: Part, behind: str) -> None:
+        """Script a reply of a live turn whose stream ends right behind this word."""
+        self.model.breaks_off(parts, behind)
+
     def model_answers(self, body: bytes, headers: Headers = ()) -> None:
         """Script a body, as it is."""
         self.model.answers(200, body, headers)
