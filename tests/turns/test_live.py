@@ -16,8 +16,8 @@ import pytest
 
 from claw_mediate.core.http import Request, RunnerResponse
 from tests.turns.desk import TERMINAL_TOOL, WIRES, Desk, opened, tool
-from tests.turns.scripted import Exactly, Thought
 from tests.turns.retrying import until_called
+from tests.turns.scripted import Exactly, Thought
 from tests.wires import Said, anthropic, responses
 
 NAMES = ("openai", "anthropic", "responses")
