@@ -115,7 +115,13 @@ class ShownLog:
         """Note that the next events are those of another reply."""
         self._entries.append(NEXT_REPLY)
 
+    def add_told(self, event: ReplyEvent) -> None:
+        """Add an event that is told of a body: its parts stay as they are told."""
+        self.size += _size_of(event)
+        self._entries.append(event)
+
     def add(self, event: ReplyEvent) -> None:
+        """Add an event as it came: the parts of one text are joined."""
         self.size += _size_of(event)
         if not event.text:
             self._entries.append(event)

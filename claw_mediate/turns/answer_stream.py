@@ -215,8 +215,11 @@ class AnswerStream:
             return event
         return replace(event, data=msgspec.json.decode(redacted, type=dict[str, msgspec.Raw]))
 
-    def _add(self, event: ReplyEvent) -> None:
-        """Add an event to the log, behind what was left open by an earlier reply."""
+    def _add(self, event: ReplyEvent, *, is_told: bool = False) -> None:
+        """Add an event to the log, behind what was left open by an earlier reply.
+
+        ``is_told``: it did not come, but is told of a body.
+        """
         if not self._is_marked:
             self._is_marked = True
             self._add_open_closings()
@@ -225,7 +228,10 @@ class AnswerStream:
                 self._log.begin_reply()
 
         self._gate.note_shown(event)
-        self._log.add(event)
+        if is_told:
+            self._log.add_told(event)
+        else:
+            self._log.add(event)
         self._last_kind = event.kind
         if event.kind == "opening" and not self._opening_id:
             writer = self._new_writer()
@@ -293,7 +299,7 @@ class AnswerStream:
             if event.kind == "end":
                 self._ends.append(event)
             elif not adds_nothing:
-                self._add(event)
+                self._add(event, is_told=True)
         self.wake()
 
     def finish(self) -> None:
