@@ -44,7 +44,7 @@ from claw_mediate.http.headers import Headers, provider_auth
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.client import (
     BAD_REPLY,
-    TIMEOUT,
+    PROVIDER_TIMEOUT,
     TOO_LARGE,
     UNREACHABLE,
     CutReply,
@@ -218,7 +218,7 @@ class ProviderFailover:
                 result = await self._client.send(agent_id, provider, request)
         except TimeoutError:
             return TransportFailure(
-                TIMEOUT, f"the provider {provider.name!r} did not answer in time"
+                PROVIDER_TIMEOUT, f"the provider {provider.name!r} did not answer in time"
             )
 
         if key is not None and isinstance(result, ProviderResponse):
@@ -288,7 +288,9 @@ class ProviderFailover:
                     return await self._try_keys(route, call)
         except TimeoutError:
             name = route.candidate.provider.name
-            return TransportFailure(TIMEOUT, f"the provider {name!r} did not answer in time")
+            return TransportFailure(
+                PROVIDER_TIMEOUT, f"the provider {name!r} did not answer in time"
+            )
 
     async def _try_keys(self, route: Route, call: ModelCall) -> ModelResult:
         candidate = route.candidate

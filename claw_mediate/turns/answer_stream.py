@@ -364,6 +364,8 @@ class AnswerStream:
                 writer.begin_reply()
             else:
                 writer.write(event)
+        if not self._is_marked:
+            writer.begin_reply()  # The last reply has shown nothing
         return writer.answer(body)
 
     def minted_ids(self) -> Mapping[int, Sequence[str]]:

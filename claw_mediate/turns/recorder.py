@@ -31,7 +31,13 @@ from claw_mediate.core.types import (
 )
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.dialects.model_only import NO_DIALECT
-from claw_mediate.providers.client import BAD_REPLY, TIMEOUT, TOO_LARGE, CutReply, ProviderResponse
+from claw_mediate.providers.client import (
+    BAD_REPLY,
+    PROVIDER_TIMEOUT,
+    TOO_LARGE,
+    CutReply,
+    ProviderResponse,
+)
 from claw_mediate.providers.failover import ModelCall, ModelResult
 from claw_mediate.providers.live_reply import BROKE_OFF, FLOW_SPENT, IDLE
 from claw_mediate.telemetry.event_log import EventLog, encode_json, now_rfc3339, rfc3339
@@ -606,7 +612,7 @@ def _may_have_cost(result: ModelResult) -> bool:
         return True
     if isinstance(result, CutReply):
         return True
-    return result.code in {BROKE_OFF, IDLE, FLOW_SPENT, TOO_LARGE, TIMEOUT, BAD_REPLY}
+    return result.code in {BROKE_OFF, IDLE, FLOW_SPENT, TOO_LARGE, PROVIDER_TIMEOUT, BAD_REPLY}
 
 
 def _usage_of(call: ModelCall, result: ModelResult | None) -> JsonObject | None:
