@@ -1,4 +1,4 @@
-"""What each round of a live turn has shown, cut out of its answer (docs/spec/live.md). Pure.
+"""The parts of an answer that the rounds of a live turn showed (docs/spec/live.md). Pure.
 
 The answer holds all that was shown, over all rounds, and history has the characters of each round:
 

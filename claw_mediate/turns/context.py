@@ -127,7 +127,7 @@ class TurnContext(RequestContext, frozen=True, kw_only=True):
 
 
 class ShownCharacters(NamedTuple):
-    """How many characters one reply has shown."""
+    """The characters that one reply has shown."""
 
     text: int = 0  # What a person reads
     reasoning: int = 0
@@ -144,7 +144,7 @@ class StreamFigures(msgspec.Struct, frozen=True):
     upstream_ttft_ms: int | None = None
     held_ms: int | None = None
     shown: Mapping[int, ShownCharacters] = MappingProxyType({})
-    """What each reply of the turn has shown, by its round; without those that showed nothing."""
+    """The characters of each reply that has shown something, by its round."""
 
     @property
     def shown_rounds(self) -> int:

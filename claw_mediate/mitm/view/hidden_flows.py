@@ -57,7 +57,7 @@ MAX_SHOWN = 4 << 20
 NOT_MADE, _RECORDED = "not-made.invalid", "recorded.invalid"
 """Hosts of requests that were not made: such names never resolve (RFC 2606)."""
 FAILED = "cllama: "
-"""What stands before the reason why there was no response."""
+"""The text before the reason why there was no response."""
 _MAX_NAME_LENGTH = 128
 """The most characters of a tool's name: a model may invent one of any length."""
 _NOT_PRINTABLE = "\N{REPLACEMENT CHARACTER}"
