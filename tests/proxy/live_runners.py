@@ -11,17 +11,20 @@ next event when the runner has reported the last one, so nothing is read ahead a
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import subprocess
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import anthropic
 import openai
+from starlette.requests import Request
 
-from tests.peers import Gated
+from tests.peers import Answer, Gated, Reply
+from tests.proxy.frames import FrameRunner
 from tests.proxy.pod import Pod
 from tests.sdks.hearing import JAVASCRIPT, install
 from tests.waiting import eventually
@@ -262,6 +265,116 @@ class LiveRunner:
         self._thread.join(timeout=60)
         assert self.error is not None, self.whole
         return self.error
+
+
+class RawRunner(LiveRunner):
+    """A runner that keeps every byte of its answer, and how the body ended."""
+
+    stream: bytes = b""
+    status: int = 0
+    headers: dict[str, str]
+    ended: Literal["", "whole", "cut"] = ""
+
+    @classmethod
+    def ask(cls, pod: Pod, wire: str, body: Body, version: str = "HTTP/1.1") -> RawRunner:
+        """Send the request, which is made one for a stream, over this version of HTTP."""
+        runner = cls(WIRES[wire])
+        runner.headers = {}
+        bodies = _over_http_2 if version == "HTTP/2" else _over_http_1
+        parts = bodies(runner, pod, json.dumps({**body, "stream": True}).encode(), version)
+        runner._thread = threading.Thread(target=runner._read, args=[parts], daemon=True)
+        runner._thread.start()
+        return runner
+
+    def _read(self, parts: Iterator[bytes]) -> None:
+        told = 0
+        try:
+            for part in parts:
+                self.stream += part
+                *events, _ = self.stream[told:].split(b"\n\n")
+                for event in events:
+                    told += len(event) + 2
+                    self.text += word_of(data_of(event))
+            self.ended = "whole"
+        except (http.client.IncompleteRead, ConnectionError):
+            self.ended = "cut"
+        except Exception as error:  # noqa: BLE001 - it is raised where the test looks
+            self.error = error
+
+    def events(self) -> list[Body]:
+        """Return the events so far, without keepalives that are comments."""
+        found = [data_of(event) for event in self.stream.split(b"\n\n")]
+        return [event for event in found if event]
+
+    def end(self) -> str:
+        """Wait for the end of the body; return how it ended."""
+        assert self._thread is not None
+        self._thread.join(timeout=60)
+        assert self.error is None, self.error
+        return self.ended
+
+
+def _over_http_1(runner: RawRunner, pod: Pod, body: bytes, version: str) -> Iterator[bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", pod.port, timeout=60)
+    if version == "HTTP/1.0":
+        connection._http_vsn, connection._http_vsn_str = 10, version  # type: ignore[attr-defined]
+    headers = dict(_fields(pod))
+    connection.request("POST", runner.wire.PATH, body, headers)
+    pod.clients.callback(connection.close)
+
+    answer = connection.getresponse()
+    runner.status, runner.headers = answer.status, dict(answer.getheaders())
+    while part := answer.read1(1 << 16):
+        yield part
+    if not answer.isclosed():
+        raise http.client.IncompleteRead(b"")
+
+
+def _over_http_2(runner: RawRunner, pod: Pod, body: bytes, _version: str) -> Iterator[bytes]:
+    host = "api.anthropic.com" if runner.wire is messages_wire else "api.openai.com"
+    frames = FrameRunner(pod, host)
+    pod.clients.callback(frames.peer.close)
+    stream = frames.send("POST", runner.wire.PATH, _fields(pod), [body])
+
+    read = 0
+    while not (stream.ended or stream.reset):
+        frames.read_until(lambda: len(stream.body) > read or stream.ended or stream.reset)
+        runner.status = int(stream.all(":status")[0])
+        yield bytes(stream.body[read:])
+        read = len(stream.body)
+    if stream.reset:
+        raise ConnectionResetError
+
+
+def _fields(pod: Pod) -> list[tuple[str, str]]:
+    return [("authorization", f"Bearer {pod.token()}"), ("content-type", "application/json")]
+
+
+class Broken(Gated):
+    """A reply that goes no further than a word: its last events are ``end``, or its connection
+    breaks there.
+
+    ``word``: the last one that is said; "": none.
+    """
+
+    def __init__(self, reply: Reply, word: str, *end: Body) -> None:
+        super().__init__(reply, cut=not end)
+        self._word = word
+        self._end = end
+
+    async def __call__(self, request: Request) -> Answer:
+        answer = await super().__call__(request)
+        words = [word_of(data_of(event)).strip() for event in self.events]
+        first = next(place for place, word in enumerate(words) if word)
+        said = words.index(self._word) + 1 if self._word else first
+        del self.events[said:]
+        self.events += [_event(each) for each in self._end]
+        return answer
+
+
+def _event(document: Body) -> bytes:
+    named = f"event: {document['type']}\n" if "type" in document else ""
+    return f"{named}data: {json.dumps(document)}\n\n".encode()
 
 
 @dataclass
