@@ -17,6 +17,7 @@ import subprocess
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import anthropic
@@ -336,9 +337,12 @@ def _over_http_2(runner: RawRunner, pod: Pod, body: bytes, _version: str) -> Ite
     pod.clients.callback(frames.peer.close)
     stream = frames.send("POST", runner.wire.PATH, _fields(pod), [body])
 
+    def has_more(read: int) -> bool:
+        return len(stream.body) > read or stream.ended or stream.reset
+
     read = 0
     while not (stream.ended or stream.reset):
-        frames.read_until(lambda: len(stream.body) > read or stream.ended or stream.reset)
+        frames.read_until(partial(has_more, read))
         runner.status = int(stream.all(":status")[0])
         yield bytes(stream.body[read:])
         read = len(stream.body)

@@ -32,7 +32,7 @@ def live(pod: Pod) -> Pod:
 
 def request(runner: str, words: str = "How am I doing?") -> dict[str, Any]:
     """Return a request with a native tool, in the form that SDKs with stream helpers take."""
-    wire = WIRES[runner.split()[0]]
+    wire = WIRES[runner.partition(" ")[0]]
     body = wire.request([wire.user(words)], ["shell"], stream=False, more={})
     for entry in body["tools"]:
         strict = {"type": "object", "properties": {}, "additionalProperties": False}
