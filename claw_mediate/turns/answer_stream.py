@@ -12,7 +12,7 @@ A provider is read no further than ``MAX_AHEAD`` ahead of the fastest runner.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -311,12 +311,40 @@ class AnswerStream:
             return body
 
         writer = self._new_writer()
+        if self.shows_own_id:
+            writer.beat("", "native")
         for event in self._log.read(Cursor()):
             if isinstance(event, NextReply):
                 writer.begin_reply()
             else:
                 writer.write(event)
         return writer.answer(body)
+
+    def minted_ids(self) -> Mapping[int, Sequence[str]]:
+        """Return the item ids that the stream made up, by the number of the hidden round."""
+        writer = self._new_writer()
+        if self.shows_own_id:
+            writer.beat("", "native")
+
+        minted: list[list[str]] = [[]]
+        known = 0
+        begun: set[int] = set()  # Pieces of the present reply: their beginnings have their ids
+        for event in self._log.read(Cursor()):
+            if isinstance(event, NextReply):
+                writer.begin_reply()
+                begun.clear()
+                minted.append([])
+                continue
+
+            if event.kind == "opening":
+                writer.write(event)
+            elif event.kind != "end" and event.piece not in begun:
+                begun.add(event.piece)
+                writer.write(event)
+                minted[-1] += [*writer.minted][known:]
+                known = len(writer.minted)
+
+        return dict(zip(self.shown_rounds, minted, strict=False))
 
     @property
     def place(self) -> CutPlace:

@@ -59,6 +59,11 @@ class PreparedRequest(NamedTuple):
     size: int = 0
     """Bytes of the runner's request: if it is large, requests are written in a thread."""
     woven: bytes = b""  # Hidden items (comma separated) of earlier turns in the request
+    build_explained: Callable[[str], RequestVariants] | None = None
+    """Returns the same without reasoning of the runner's that no stored turn explains.
+
+    None if there is no such reasoning.
+    """
 
 
 class ConversationRecord(Protocol):
@@ -67,8 +72,13 @@ class ConversationRecord(Protocol):
     async def note_progress(self, response: ModelResponse, results: Sequence[ToolResult]) -> None:
         """Record what the provider will wait for if the process ends now."""
 
-    async def note_end(self, outcome: Outcome, last: Round | None, marks: Collection[str]) -> None:
-        """Record what the provider waits for after the turn, and the marks of its answer."""
+    async def note_end(
+        self, outcome: Outcome, last: Round | None, marks: Collection[str], joined: bytes = b""
+    ) -> None:
+        """Record what the provider waits for after the turn, and the marks of its answer.
+
+        ``joined``: the answer, if it shows something of hidden rounds.
+        """
 
 
 class RequestContext(msgspec.Struct, frozen=True, kw_only=True):

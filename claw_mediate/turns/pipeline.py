@@ -27,7 +27,7 @@ from claw_mediate.core.session_id import read_session_id
 from claw_mediate.core.side_requests import find_side_request
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import ToolUse
-from claw_mediate.core.weave import change_hidden, hidden_messages
+from claw_mediate.core.weave import Weaves, change_hidden, hidden_messages
 from claw_mediate.dialects.base import Additions, RequestVariants, RunnerRequest
 from claw_mediate.dialects.bodies import insert_hidden_rounds
 from claw_mediate.dialects.model_only import NOT_READ
@@ -94,19 +94,24 @@ class RequestPreparer:
         """
         view, dialect = incoming.view, incoming.dialect
         catalog = self._catalog(incoming)
-        hidden = await self._continuity.find_hidden_rounds(incoming, _session(incoming), turn_id)
+        found = await self._continuity.find_hidden_rounds(incoming, _session(incoming), turn_id)
 
-        @cache
-        def build(maker: str) -> RequestVariants:
+        def build_with(weaves: Weaves, maker: str) -> RequestVariants:
             adapted = change_hidden(
-                hidden, lambda messages: dialect.replay_rules.adapt(messages, maker)
+                weaves, lambda messages: dialect.replay_rules.adapt(messages, maker)
             )
             return dialect.build_request(view, catalog, Additions(adapted, text))
+
+        build = cache(partial(build_with, found.weaves))
+        explain, build_explained = found.explained, None
+        if explain is not None:
+            build_explained = cache(lambda maker: build_with(explain(), maker))
 
         # What is built here is cached; of a large body it is built in a thread.
         size = len(view.body)
         await compute(size, partial(build, maker))
-        return PreparedRequest(catalog, build, maker, size, hidden_messages(hidden))
+        woven = hidden_messages(found.weaves)
+        return PreparedRequest(catalog, build, maker, size, woven, build_explained)
 
     async def remind(self, incoming: DialectRequest) -> DialectRequest:
         """Return a request that is not mediated with its hidden rounds.
@@ -115,7 +120,8 @@ class RequestPreparer:
         """
         view, dialect = incoming.view, incoming.dialect
         found = await self._continuity.find_hidden_rounds(incoming, _session(incoming), None)
-        hidden = change_hidden(found, lambda messages: dialect.replay_rules.adapt(messages, ""))
+        adapt = dialect.replay_rules.adapt
+        hidden = change_hidden(found.weaves, lambda messages: adapt(messages, ""))
 
         insert = partial(insert_hidden_rounds, view.body, dialect.transcript, hidden)
         body = await compute(len(view.body), insert)

@@ -209,8 +209,9 @@ class RunningTurn:
             body = self.stream.answer(body)
 
         anchor = await self._remember(outcome, body)
-        await self._settle(outcome, marks_of([anchor]))
-        kept = describe_delivered(context, outcome, anchor, body)
+        is_joined = self.stream is not None and bool(self.stream.shown_rounds)
+        await self._settle(outcome, marks_of([anchor]), body if is_joined else b"")
+        kept = describe_delivered(context, outcome, anchor, body, is_joined=is_joined)
         if kept is not None:
             await self._ownership.save(context.agent, kept)
         return TurnResult(200, ok=True, body=body, kept=kept, headers=self._shown(response.headers))
@@ -272,16 +273,18 @@ class RunningTurn:
     def _shown(self, headers: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
         return tuple((name, self.context.redactor.text(value)) for name, value in headers)
 
-    async def _settle(self, outcome: Outcome, marks: Collection[str] = ()) -> None:
+    async def _settle(
+        self, outcome: Outcome, marks: Collection[str] = (), joined: bytes = b""
+    ) -> None:
         """Record the results that a conversation of the provider's still waits for.
 
-        ``marks``: of the turn's answer.
+        ``marks``: of the turn's answer. ``joined``: the answer, if hidden rounds are shown in it.
         """
         conversation = self.context.conversation
         if conversation is None:
             return
 
-        await conversation.note_end(outcome, self.driver.last_round(), marks)
+        await conversation.note_end(outcome, self.driver.last_round(), marks, joined)
         if any(map(_could_leave, outcome.rounds)):
             self._recorder.log_intervention(self.context, "conversation_keeps_rounds")
 
@@ -311,6 +314,7 @@ class RunningTurn:
         """Return the record of a turn that has shown something of its hidden rounds."""
         dialect, prefill = self.context.dialect, self.context.view.prefill_text
         rules = dialect.split_rules
+        minted = stream.minted_ids()
         texts = [RoundText(PREFILL, prefill)] if prefill else []
 
         for past in rounds:
@@ -322,7 +326,7 @@ class RunningTurn:
                 hidden,
                 words.reasoning if rules.joins_text else "",
                 words.pieces,
-                rules.signatures(past.response.message),
+                (*rules.signatures(past.response.message), *minted.get(past.number, ())),
             )
             texts.append(text)
 

@@ -100,6 +100,9 @@ class Desk:
         self.answered_with: dict[str, str] = {}
         """Its headers."""
         self.answer = Said()
+        """Its words; of a live one those of its last reply only, as a buffered one has them."""
+        self.shown = Said()
+        """All of its words."""
         self.events: list[Body] = []
         self.mediators: list[Mediator] = []
         """All mediators, also those that count as killed: their turns go on in this
@@ -200,6 +203,7 @@ class Desk:
     async def turn(self) -> str:
         """Send the runner's messages; return the picture of the turn."""
         self.lines, self.model.known = [], 0
+        self.model.said.clear()
         exchange = await self.mediator.exchange(self.admitted(), self.request())
         if isinstance(exchange, Forward):
             self.draw(
@@ -248,12 +252,24 @@ class Desk:
             return
         self.raw = body
         self.body = self.wire.assembled(body) if exchange.streaming else body
-        self.answer = self.wire.said(self.body)
+        self.shown = self.wire.said(self.body)
+        self.answer = self._last_of(self.shown) if self.live else self.shown
         self.messages.append(self.wire.kept(self.body))
         hidden = len(self.history()[-1]["tool_trace"])
         self.draw(
             "cllama → runner", self.words(self.answer) + (f"   [{hidden} hidden]" if hidden else "")
         )
+
+    def _last_of(self, shown: Said) -> Said:
+        """Return what the last reply has shown: all others must have been shown before it."""
+        text, thought = shown.text, shown.thought
+        for earlier in self.model.said[:-1]:
+            assert text.startswith(earlier.text)
+            assert thought.startswith(earlier.thought)
+            text = text.removeprefix(earlier.text)
+            text = text.removeprefix("\n\n") if earlier.text else text
+            thought = thought.removeprefix(earlier.thought)
+        return replace(shown, text=text, thought=thought)
 
     @property
     def usage(self) -> tuple[int, int]:

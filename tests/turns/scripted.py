@@ -22,7 +22,7 @@ from claw_mediate.providers.live_reply import read_reply
 from claw_mediate.providers.routing import Route
 from claw_mediate.tools.managed_call import CallContext
 from tests.turns.streamed_response import StreamedResponse
-from tests.wires import Body, Made
+from tests.wires import Body, Made, Said
 
 if TYPE_CHECKING:
     from tests.turns.desk import Desk
@@ -57,6 +57,8 @@ class Model:
         self.bodies: list[Body] = []
         self.raw: list[bytes] = []
         self.known = 0
+        self.said: list[Said] = []
+        """The replies of this turn that came as streams."""
         self.fault: Exception | None = None
         self.names: dict[str, str] = {}
         """The name of each call in the picture, by the call's id."""
@@ -121,6 +123,7 @@ class Model:
         call.live.was_streamed = True
         call.live.on_head(answer.headers)
         body = await read_reply(streamed, call.live)  # type: ignore[arg-type]
+        self.said.append(self.desk.wire.said(body))
         return replace(answer, body=body)
 
     def _said(

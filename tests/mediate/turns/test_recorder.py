@@ -53,6 +53,7 @@ def test_a_result_is_recorded_in_one_line_of_its_exact_json() -> None:
 STREAM_MEMBERS = ("stream_mode", "ttft_ms", "upstream_ttft_ms", "held_ms", "shown_rounds")
 
 
+@pytest.mark.buffered
 @pytest.mark.requirement("live:observed")
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_buffered_turn_says_so_where_its_runner_asked_for_a_stream(
