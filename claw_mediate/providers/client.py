@@ -37,7 +37,7 @@ _QUESTION_SECONDS = 20.0
 _ERROR_BYTES = 64 << 10
 
 MISCONFIGURED = "provider_misconfigured"
-TIMEOUT = "provider_timeout"
+PROVIDER_TIMEOUT = "provider_timeout"
 BAD_REPLY = "provider_bad_response"
 UNREACHABLE = "provider_unreachable"
 TOO_LARGE = "provider_response_too_large"

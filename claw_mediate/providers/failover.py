@@ -44,7 +44,7 @@ from claw_mediate.http.headers import Headers, provider_auth
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.client import (
     BAD_REPLY,
-    TIMEOUT,
+    PROVIDER_TIMEOUT,
     TOO_LARGE,
     UNREACHABLE,
     CutReply,
@@ -218,7 +218,7 @@ class ProviderFailover:
                 result = await self._client.send(agent_id, provider, request)
         except TimeoutError:
             return TransportFailure(
-                TIMEOUT, f"the provider {provider.name!r} did not answer in time"
+                PROVIDER_TIMEOUT, f"the provider {provider.name!r} did not answer in time"
             )
 
         if key is not None and isinstance(result, ProviderResponse):
@@ -288,7 +288,9 @@ class ProviderFailover:
                     return await self._try_keys(route, call)
         except TimeoutError:
             name = route.candidate.provider.name
-            return TransportFailure(TIMEOUT, f"the provider {name!r} did not answer in time")
+            return TransportFailure(
+                PROVIDER_TIMEOUT, f"the provider {name!r} did not answer in time"
+            )
 
     async def _try_keys(self, route: Route, call: ModelCall) -> ModelResult:
         candidate = route.candidate
@@ -372,18 +374,19 @@ class ProviderFailover:
                     set_status(result.status)
                     route.keep_turn_state(result.headers)
 
+            # An error that a stream told is shown as the response that it means.
             if isinstance(result, ProviderResponse):
                 exchange.on_response(ResponseInfo(result.status, result.content_type, result.body))
             else:
                 exchange.on_failure(result.message)
-        return result
+        return cut_if_shown(call.live, result)
 
     async def _ask(
         self, agent_id: str, provider: Provider, request: RequestInfo, live: LiveCall | None
-    ) -> ProviderResult:
+    ) -> WholeResult:
         if live is None:
             return await self._client.send(agent_id, provider, request)
-        return cut_if_shown(live, await self._client.stream(agent_id, provider, request, live))
+        return await self._client.stream(agent_id, provider, request, live)
 
     def _no_key(self, provider: Provider, scope: str | None) -> TransportFailure:
         message = f"no key of the provider {provider.name!r} is usable now"

@@ -101,6 +101,8 @@ class Desk:
         """Its headers."""
         self.answer = Said()
         """Its words; of a live one those of its last reply only, as a buffered one has them."""
+        self.shows_preambles = live
+        """False if what the runner gets of earlier replies is not to be checked."""
         self.shown = Said()
         """All of its words."""
         self.events: list[Body] = []
@@ -167,6 +169,10 @@ class Desk:
         members of the response.
         """
         self.model.says(parts, cut=cut, takes=takes, more=more)
+
+    def model_breaks_off(self, *parts: Part, behind: str) -> None:
+        """Script a reply of a live turn whose stream ends right behind this word."""
+        self.model.breaks_off(parts, behind)
 
     def model_answers(self, body: bytes, headers: Headers = ()) -> None:
         """Script a body, as it is."""
@@ -253,7 +259,7 @@ class Desk:
         self.raw = body
         self.body = self.wire.assembled(body) if exchange.streaming else body
         self.shown = self.wire.said(self.body)
-        self.answer = self._last_of(self.shown) if self.live else self.shown
+        self.answer = self._last_of(self.shown) if self.shows_preambles else self.shown
         self.messages.append(self.wire.kept(self.body))
         hidden = len(self.history()[-1]["tool_trace"])
         self.draw(

@@ -54,6 +54,22 @@ def message(text: str, item_id: str = "msg_1") -> Body:
     }
 
 
+COMPUTER_CALL: Body = {
+    "type": "computer_call",
+    "id": "cu_1",
+    "call_id": "call_c",
+    "action": {"type": "click"},
+    "status": "completed",
+}
+LOCAL_SHELL_CALL: Body = {
+    "type": "local_shell_call",
+    "id": "ls_1",
+    "call_id": "call_l",
+    "action": {"command": ["ls"]},
+    "status": "completed",
+}
+
+
 def function_call(call_id: str, name: str, arguments: str) -> Body:
     item = {
         "type": "function_call",

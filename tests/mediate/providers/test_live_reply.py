@@ -270,7 +270,7 @@ async def test_a_text_of_5_mb_flows_however_often_its_protocol_says_it_again(
     tmp_path: Path, name: str
 ) -> None:
     roads = speaking(tmp_path, name)
-    text = "word " * (1 << 20)
+    text = ("word" * 1024 + " ") * 1280
     streamed = roads.wire.streamed(roads.wire.reply(text, [], {}))
     roads.peers["one"].says(stream(streamed))
     result = await post(roads, LiveCall(RealSink(name, shows=True), UNLIMITED))
