@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tests.kept_responses import KeptResponses
-from tests.peers import Service, wire_of
+from tests.peers import Service, model_response, wire_of
 from tests.wires import Body, Made, Wire, responses
 
 TOOLS = {"write": "desk__trade", "read": "desk__balance"}
@@ -135,7 +135,8 @@ class PlanModel:
         self.books.passes(said[-1], "the model hears")
         try:
             port = request.client.port if request.client else 0
-            return Response(self._answer(wire, body, port), media_type="application/json")
+            made = self._answer(wire, body, port)
+            return model_response(wire, made, stream=body.get("stream") is True)
         except Exception:  # noqa: BLE001 - recorded for the test, which itself gets only an error response
             self.books.faults[conversation].append(traceback.format_exc())
             return JSONResponse(wire.error("fault", "see the books"), status_code=400)
@@ -186,7 +187,9 @@ class PlanModel:
                 for at, kind in enumerate(wanted[rounds])
             ]
         )
-        made = self._write(wire, f"{name} is over" if is_over else "", calls, body)
+        # Only of a live turn is the proxy's request a stream, and is text before a call shown.
+        preamble = f"Step {rounds + 1}. " if body.get("stream") is True else ""
+        made = self._write(wire, f"{name} is over" if is_over else preamble, calls, body)
         self.replies |= {call.id: made for call in calls}
         return made
 
