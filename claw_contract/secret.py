@@ -41,6 +41,8 @@ class Secret:
         return DOTS
 
     def __eq__(self, other: object) -> bool:
+        if other is self:
+            return True
         return isinstance(other, Secret) and hmac.compare_digest(
             self._value.encode(), other._value.encode()
         )

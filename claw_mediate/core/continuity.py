@@ -557,8 +557,14 @@ def _digest_of_text(text: str) -> tuple[str, str]:
 # The key and the digest of one message are asked for one after the other, so one entry is enough.
 @lru_cache(maxsize=1)
 def _digest_of_short_text(text: str) -> tuple[str, str]:
-    plain = _without_space(text)
-    return plain[:_MIN_DISTINCTIVE], _digest([plain])
+    if not text.isascii():
+        plain = _without_space(text)
+        return plain[:_MIN_DISTINCTIVE], _digest([plain])
+
+    # The same of most texts, without a way back from their bytes.
+    data = text.encode().translate(None, _ASCII_SPACE)
+    digest = hashlib.sha256(len(data).to_bytes(8) + data).hexdigest()
+    return data[:_MIN_DISTINCTIVE].decode(), digest
 
 
 def _digest_of_long_text(text: str) -> tuple[str, str]:

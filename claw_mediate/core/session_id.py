@@ -26,6 +26,7 @@ HEADERS = (
     "x-session-affinity",
 )
 """Headers that name a session. The first one that is there counts."""
+_HEADER_NAMES = frozenset(HEADERS)
 MEMBERS = (
     "session_id",
     "openclaw_session_id",
@@ -61,14 +62,15 @@ def read_session_id(headers: Iterable[tuple[str, str]], hints: SessionHints) -> 
     'x-claude-code-session-id:s1'
     """
     values = {name.lower(): value for name, value in headers}
-    for name in HEADERS:
-        value = values.get(name, "").strip()
-        if value:
-            return _with_prefix(name, value)
+    if not _HEADER_NAMES.isdisjoint(values):  # Most runners name none
+        for name in HEADERS:
+            value = values.get(name, "").strip()
+            if value:
+                return _with_prefix(name, value)
 
     metadata = hints.metadata if isinstance(hints.metadata, dict) else {}
     client_metadata = hints.client_metadata if isinstance(hints.client_metadata, dict) else {}
-    for members in (metadata, client_metadata):
+    for members in filter(None, (metadata, client_metadata)):
         for name in MEMBERS:
             member = members.get(name)
             if isinstance(member, str) and member:

@@ -36,7 +36,7 @@ from claw_mediate.core.object_ids import AnswerShape, GivenObject
 from claw_mediate.core.stream_usage import ask_for_usage, has_optional_usage
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.dialects.model_only import NO_DIALECT
-from claw_mediate.http.headers import json_type, names_containing, provider_auth
+from claw_mediate.http.headers import CREDENTIALS, json_type, names_containing, provider_auth
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.key_answers import KeyAnswer, needs_body
 from claw_mediate.providers.paths import PathTables, provider_target
@@ -327,7 +327,13 @@ class Passthrough:
 
     def _dropped_headers(self, admitted: Identity, request: Request) -> tuple[str, ...]:
         """Return the headers that are not sent, in addition to those that never are."""
-        holding = names_containing(request.headers, admitted.secret)
+        # One that carries the token as it should is never sent, and need not be searched.
+        others = [
+            (name, value)
+            for name, value in request.headers
+            if name.lower() not in CREDENTIALS or not name.isascii()
+        ]
+        holding = names_containing(others, admitted.secret)
         if not has_policy(admitted.agent):
             return holding
         return (*holding, *find_model_headers(request.headers))
