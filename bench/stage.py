@@ -384,7 +384,7 @@ def _is_ready(port: int) -> bool:
 
 def pod(home: Path, service_url: str, agents: Mapping[str, str]) -> Path:
     """Write the context directories of agents, with twelve tools over ``http`` or
-    ``mcp``, or without; return their root.
+    ``mcp``, or without; return their root. ``live``: over HTTP, and their answers stream live.
     """
     (home / "auth").mkdir(parents=True)
     for agent, transport in agents.items():
@@ -399,5 +399,7 @@ def pod(home: Path, service_url: str, agents: Mapping[str, str]) -> Path:
         (directory / "metadata.json").write_text(json.dumps(metadata), encoding="utf-8")
         if transport:
             tools = wire.manifest(service_url, mcp=transport == "mcp")
+            if transport == "live":
+                tools["policy"] = {"stream": "live"}
             (directory / "tools.json").write_text(json.dumps(tools), encoding="utf-8")
     return home / "context"
