@@ -173,9 +173,11 @@ class ChatAssembler:
             if name not in _CHUNK_FRAME:
                 others[name] = raw
 
-            is_first_value = _has_value(raw) and not _has_value(self._members.get(name))
-            is_kept = name not in FIRST_MEMBERS or is_first_value
-            if name != _PADDING and (is_kept or name not in self._members):
+            known = self._members.get(name)
+            if name == _PADDING or raw == known:  # Most chunks repeat their frame
+                continue
+            is_first_value = _has_value(raw) and not _has_value(known)
+            if known is None or name not in FIRST_MEMBERS or is_first_value:
                 self._members[name] = raw
 
         if len(self._members) > json_splice.MAX_MEMBERS:
