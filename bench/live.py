@@ -82,8 +82,8 @@ def rows(share: float) -> tuple[Row, ...]:
         return max(1, round(number * share))
 
     return (
-        Row(PACED, 1, some(6), 50, 20_000),
-        Row(PACED, 32, 32 * some(2), 50, 20_000),
+        Row(PACED, 1, some(4), 100, 20_000),
+        Row(PACED, 32, 32 * some(2), 100, 20_000),
         Row(FAST, 1, 1, some(5_000), 0, 1024, by=("direct", "passed", "live")),
         Row(FAST, 32, 32, some(1_000), 0, 1024, by=("direct", "passed", "live")),
         Row(TOOL, 1, some(40), 5, 2_000, end="tool", by=("live", "buffered")),
@@ -230,12 +230,14 @@ class Bench:
         left = iter(range(row.operations))
         streams: list[Stream] = []
 
-        async def work() -> None:
+        async def work(place: int) -> None:
+            # Agents do not begin at the same moment; the streams of a paced row take turns.
+            await asyncio.sleep(row.events * row.gap_us / 1_000_000 * place / row.streams)
             for _ in left:
                 streams.append(await self._stream(row, by))
 
         async with asyncio.timeout(_TIMEOUT):
-            await asyncio.gather(*(work() for _ in range(row.streams)))
+            await asyncio.gather(*map(work, range(row.streams)))
 
         seconds = time.monotonic() - begun
         cpu = self._process.cpu() - before

@@ -41,6 +41,8 @@ _REPEATING: Final = frozenset({"closing", "end"})
 _END_SECONDS: Final = 0.05
 _MAX_END_BYTES: Final = 64 * 1024  # Of what may follow a reply that is over
 _EVENT_STREAM: Final = "text/event-stream"
+_MAX_BURST: Final = 32
+"""Events of one stream that are read before others have a turn, though more are there."""
 
 
 type RunnerHeaders = tuple[tuple[str, str], ...]
@@ -156,6 +158,8 @@ async def _read_events(response: Response, live: LiveCall, assembler: Assembler)
                         await _show(live, events, timer)
                     if assembler.is_over:
                         break
+                    if feed.ends_burst():
+                        await asyncio.sleep(0)
     except TimeoutError:
         # A provider may say everything and leave its stream open.
         if not assembler.is_whole:
@@ -202,6 +206,7 @@ class _EventFeed:
         self._has_call = False
         self._held = 0
         self._repeated = 0
+        self._burst = 0  # Events since others had a turn
         self.size = 0
         """About the bytes of the reply: its texts, and the events that are no part of a text."""
 
@@ -219,7 +224,19 @@ class _EventFeed:
             raise ReplyTooLargeError from None
         return told
 
+    def ends_burst(self) -> bool:
+        """Return whether others should have a turn before more is read.
+
+        What a fast provider has sent lies ready for hundreds of events, so that nothing else makes
+        the reader wait; even the first word would not be written before all of them are read.
+        """
+        if self._burst < _MAX_BURST:
+            return False
+        self._burst = 0
+        return True
+
     def _take_event(self, event: SseEvent) -> Sequence[ReplyEvent]:
+        self._burst += 1
         told = self._assembler.feed(event)
         error = self._assembler.error
         if error is not None:

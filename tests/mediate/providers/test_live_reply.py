@@ -7,6 +7,7 @@ import gzip
 import json
 import threading
 import zlib
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from claw_mediate.core.reply_events import ReplyEvent
 from claw_mediate.core.types import ModelResponse
 from claw_mediate.dialects.anthropic.assemble import MessageAssembler
 from claw_mediate.dialects.openai.assemble import ChatAssembler
@@ -270,13 +272,45 @@ async def test_a_text_of_5_mb_flows_however_often_its_protocol_says_it_again(
     tmp_path: Path, name: str
 ) -> None:
     roads = speaking(tmp_path, name)
-    text = "word " * (1 << 20)
+    text = f"{'word' * 250} " * (5 << 10)  # The wires stream it word by word
     streamed = roads.wire.streamed(roads.wire.reply(text, [], {}))
     roads.peers["one"].says(stream(streamed))
     result = await post(roads, LiveCall(RealSink(name, shows=True), UNLIMITED))
     assert isinstance(result, ModelResponse), result
     assert roads.wire.said(result.body).text == text
     await roads.close()
+
+
+@pytest.mark.requirement("live:shares-the-loop")
+async def test_a_reply_that_is_there_at_once_leaves_others_their_turn(roads: Crossroads) -> None:
+    events = [OPENING, *(delta(content="w") for _ in range(600)), *END]
+    chunks = b"".join(b"%x\r\n%b\r\n" % (len(each), each) for each in events)
+    head = raw.head(200, "content-type: text/event-stream", "transfer-encoding: chunked")
+    provider = raw.Peer([raw.bytes_only(head + chunks + b"0\r\n\r\n")])
+    await provider.start()
+
+    turns = 0
+    shown_by_turn: Counter[int] = Counter()
+
+    class CountingSink(Sink):
+        async def show(self, events: Sequence[ReplyEvent]) -> None:
+            shown_by_turn[turns] += len(events)
+            await super().show(events)
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    others = asyncio.ensure_future(take_turns())
+    try:
+        point_at(roads, provider.port)
+        assert await ask(roads, CountingSink()) == "w" * 600
+        assert max(shown_by_turn.values()) < 100
+    finally:
+        others.cancel()
+        await provider.stop()
 
 
 @pytest.mark.requirement("live:cut-at-every-event")
