@@ -26,17 +26,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import page
 import table
 import wire
 from markdown import grid
-from stage import HERE, Process, Site, _ask, percentile, pod
+from stage import HERE, Process, Site, ask, percentile, pod
 
 SUBJECTS = ("direct", "passed", "live", "buffered")
 AGENTS = {"passed": "plain", "live": "live", "buffered": "analyst"}
 _STAMP = re.compile(rb"#(\d{8})@(\d+\.\d{6})~")
-_CALL_STAMP = re.compile(rb'[^\d]@(\d+\.\d{6})~')
+_CALL_STAMP = re.compile(rb"[^\d]@(\d+\.\d{6})~")
 _CONTENT = re.compile(rb'"content": ?"[^"]')
 _DONE = b"data: [DONE]"
 _TIMEOUT = 120
@@ -137,6 +138,7 @@ class Runner(asyncio.Protocol):
         self.found = Stream(0.0)
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.full: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -167,7 +169,7 @@ class Runner(asyncio.Protocol):
         self._fail(f"closed: {error}".encode())
 
     def _fail(self, problem: bytes) -> None:
-        for future in (self.done, self.begun):
+        for future in (self.done, self.begun, self.full):
             if not future.done():
                 future.set_exception(WrongWorkError(problem))
                 future.exception()
@@ -200,6 +202,8 @@ class Runner(asyncio.Protocol):
                 self._fail(b"event %b came as number %d" % (number, len(found.sent)))
             found.sent.append(float(sent))
             found.arrived.append(now)
+        if len(found.sent) >= self._events and not self.full.done():
+            self.full.set_result(None)
         found.contents += len(_CONTENT.findall(lines))
         if found.sent and not found.first_at:
             found.first_at = now
@@ -233,8 +237,7 @@ class Bench:
         async def work(place: int) -> None:
             # Agents do not begin at the same moment; the streams of a paced row take turns.
             await asyncio.sleep(row.events * row.gap_us / 1_000_000 * place / row.streams)
-            for _ in left:
-                streams.append(await self._stream(row, by))
+            streams.extend([await self._stream(row, by) for _ in left])
 
         async with asyncio.timeout(_TIMEOUT):
             await asyncio.gather(*map(work, range(row.streams)))
@@ -242,7 +245,7 @@ class Bench:
         seconds = time.monotonic() - begun
         cpu = self._process.cpu() - before
         figures = self._figures()
-        self._check(row, by, streams, figures)
+        check_streams(row, by, streams, figures)
 
         found = self.found[row, by]
         events = row.operations * row.events
@@ -268,7 +271,7 @@ class Bench:
     async def _closed(self) -> float:
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
-            closed = self._figures()["closed"]
+            closed: dict[str, float] = self._figures()["closed"]
             if closed:
                 return max(closed.values())
             await asyncio.sleep(0.05)
@@ -279,9 +282,7 @@ class Bench:
         row = Row("held open", streams, streams, 32, 0, 256, end="hang")
         before = self._process.rss()
         runners = [await self._connect(row, by) for _ in range(streams)]
-        await asyncio.gather(*(runner.begun for runner in runners))
-        while any(len(runner.found.sent) < row.events for runner in runners):
-            await asyncio.sleep(0.05)
+        await asyncio.gather(*(runner.full for runner in runners))
         grown = self._process.rss() - before
         self.memory[by].append(grown / streams / 1024)
         for runner in runners:
@@ -304,33 +305,37 @@ class Bench:
         request = wire.http("POST", wire.CHAT, agent, row.body(self._number)).encode()
         port = self._site.ports["provider"] if by == "direct" else self._process.port
         loop = asyncio.get_running_loop()
-        _, runner = await loop.create_connection(lambda: Runner(request, row.events), "127.0.0.1", port)
+        _, runner = await loop.create_connection(
+            lambda: Runner(request, row.events), "127.0.0.1", port
+        )
         return runner
 
-    def _figures(self) -> dict:
-        return json.loads(_ask(self._site.ports["provider"], "figures"))
+    def _figures(self) -> dict[str, Any]:
+        figures: dict[str, Any] = json.loads(ask(self._site.ports["provider"], "figures"))
+        return figures
 
-    def _check(self, row: Row, by: str, streams: list[Stream], figures: dict) -> None:
-        """Raise ``WrongWorkError`` unless all streams are what the row says."""
-        asked = sorted(figures["requests"].values())
-        if asked != [row.asks] * row.operations:
-            raise WrongWorkError(f"{row.what}, {by}: the provider was asked {asked} times")
 
-        hidden = row.end == "tool"
-        if hidden and len(figures["tool_delays"]) != row.operations:
-            raise WrongWorkError(f"{row.what}, {by}: not every tool was called")
+def check_streams(row: Row, by: str, streams: list[Stream], figures: dict[str, Any]) -> None:
+    """Raise ``WrongWorkError`` unless all streams are what the row says."""
+    asked = sorted(figures["requests"].values())
+    if asked != [row.asks] * row.operations:
+        raise WrongWorkError(f"{row.what}, {by}: the provider was asked {asked} times")
 
-        for stream in streams:
-            if not hidden and len(stream.sent) != row.events:
-                raise WrongWorkError(
-                    f"{row.what}, {by}: {len(stream.sent)} of {row.events} events arrived"
-                )
-            if row.gap_us and not hidden:
-                came_live = stream.arrived[0] < stream.sent[-1]
-                if came_live == (by == "buffered"):
-                    raise WrongWorkError(f"{row.what}, {by}: it did not stream as it should")
-            if row.end == "native" and not stream.last_sent:
-                raise WrongWorkError(f"{row.what}, {by}: there was no call")
+    hidden = row.end == "tool"
+    if hidden and len(figures["tool_delays"]) != row.operations:
+        raise WrongWorkError(f"{row.what}, {by}: not every tool was called")
+
+    for stream in streams:
+        if not hidden and len(stream.sent) != row.events:
+            raise WrongWorkError(
+                f"{row.what}, {by}: {len(stream.sent)} of {row.events} events arrived"
+            )
+        if row.gap_us and not hidden:
+            came_live = stream.arrived[0] < stream.sent[-1]
+            if came_live == (by == "buffered"):
+                raise WrongWorkError(f"{row.what}, {by}: it did not stream as it should")
+        if row.end == "native" and not stream.last_sent:
+            raise WrongWorkError(f"{row.what}, {by}: there was no call")
 
 
 def _add(found: Found, row: Row, stream: Stream) -> None:
@@ -406,7 +411,7 @@ def _line(row: Row, by: str, found: Found) -> tuple[str, ...]:
 
 
 def _moments(bench: Bench) -> Iterator[tuple[str, ...]]:
-    for (row, by), found in bench.found.items():
+    for (_, by), found in bench.found.items():
         if found.tools:
             yield ("last byte of a hidden reply → its tool's request", by, *_ms(found.tools), "ms")
         if found.ends:

@@ -26,7 +26,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 _LENGTH = re.compile(rb"content-length:\s*(\d+)", re.IGNORECASE)
 _MODEL = re.compile(rb'"model":\s*"live-(\d+)-(\d+)-(\d+)-(text|native|tool|hang)"')
@@ -96,11 +96,11 @@ def _call(end: str) -> dict[str, Any]:
 class Peer(asyncio.Protocol):
     """HTTP/1.1 with keep-alive, one request at a time."""
 
-    requests: Counter[str] = Counter()
+    requests: ClassVar[Counter[str]] = Counter()
     """The requests of each operation, by its mark; since they were asked for."""
-    closed: dict[str, float] = {}
+    closed: ClassVar[dict[str, float]] = {}
     """The times at which connections with an open stream were closed, by the mark."""
-    tool_delays: list[float] = []
+    tool_delays: ClassVar[list[float]] = []
     """The seconds from the last byte of each hidden reply to its tool's request."""
 
     def __init__(self) -> None:
@@ -150,7 +150,7 @@ class Peer(asyncio.Protocol):
 
 
 class Service(Peer):
-    def answer(self, head: bytes, body: bytes) -> None:
+    def answer(self, head: bytes, body: bytes) -> None:  # noqa: ARG002 - the request says it all
         sent = _STAMP.search(head.replace(b"%7E", b"~"))
         if sent is not None:
             Peer.tool_delays.append(time.monotonic() - float(sent[1]))
