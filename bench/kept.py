@@ -160,16 +160,16 @@ class KeptConnections:
         for by in row.by:
             if by in self._at.absent | self._plan.without:
                 continue
+
             process = None if by == "direct" else self._proxies[row.proxy(by)]
-            steps = row.steps(by, {**self._at.ports, row.proxy(by): process.port if process else 0})
-            load = Load(connections, operations, steps)
-            with pinned(process if pin or by.endswith(PINNED) else None):
-                self._run(
-                    load,
-                    process,
-                    row.rounds,
-                    self._found.setdefault((row.what, connections, by), Rounds()),
-                )
+            ports = {**self._at.ports, row.proxy(by): process.port if process else 0}
+            load = Load(connections, operations, row.steps(by, ports))
+            found = self._found.setdefault((row.what, connections, by), Rounds())
+
+            is_pinned = pin or by.endswith(PINNED)
+            with pinned(process if is_pinned else None):
+                self._run(load, process, row.rounds, found)
+
         self._check_sessions(row)
 
     def _run(self, load: Load, process: Process | None, rounds: int, found: Rounds) -> None:

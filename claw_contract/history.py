@@ -52,10 +52,13 @@ class RoundRecord(Contract):
     tool_calls: tuple[ToolCallRecord, ...]
     round_usage: TokenUsage | None = None
     shown: int | None = None
-    """Characters of the answer that this response showed before its calls ran.
+    """Characters of the answer's text that this response showed before its calls ran.
 
-    None: nothing, as in every turn that is buffered.
+    What the proxy put between two responses in one text is counted with the second. None: nothing,
+    as in every turn that is buffered.
     """
+    shown_reasoning: int | None = None
+    """The same of its reasoning."""
 
 
 class UsageRecord(TokenUsage):
@@ -79,6 +82,11 @@ class ResponseRecord(Contract):
     format: Literal["json", "sse"]
     json_body: Any = None
     text: str | None = None
+    shown: Any = None
+    """The text that a live turn without an answer has shown, whose error is ``json``.
+
+    One that is too long is cut and marked, as a body is.
+    """
 
 
 class WithheldTool(Contract):

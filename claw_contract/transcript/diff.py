@@ -30,8 +30,10 @@ def diff_entries(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 def _timeless(entry: dict[str, Any]) -> dict[str, Any]:
     """Return a line of history without what differs each time."""
     usage: dict[str, Any] = {}
-    # The usage of a resumed turn is only that of its last attempt.
-    if entry.get("resumed") is not True:
+    # The usage of a resumed turn is only that of its last attempt, and what a reply that was cut
+    # has cost is recorded nowhere else.
+    is_cut = "shown" in as_object(entry.get("response"))
+    if entry.get("resumed") is not True and not is_cut:
         usage = {**as_object(entry.get("usage")), "reported_cost_usd": None}
 
     trace = []

@@ -3,6 +3,7 @@
     turn …                        agent, time, outcome and cost
     runner → cllama               the request
     cllama → openai gpt           the tools offered to the model
+    ── round 1                    what its reply showed the runner, in a live turn
     model → cllama                each call with its result: who ran it, or why nobody did
     cllama → runner               the answer
 
@@ -12,11 +13,12 @@ A line may be damaged, hostile, or of another version: unreadable members are le
 here raises. Text of peers stands after a bar, so that it cannot be mistaken for ours.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from claw_contract.interventions import CALL_INTERVENTIONS, CODES_NOT_RUN, ROUND_INTERVENTIONS
 from claw_contract.transcript import text
+from claw_contract.transcript.shown import AnswerParts, ShownSize, cut_answer
 from claw_contract.transcript.text import as_array, as_line, as_object
 
 _BAR = "  │ "
@@ -33,9 +35,17 @@ def render_transcript(line: object) -> str:
         return "this is not a line of history"
     if entry.get("delivery") == "native":
         return "\n".join([*_head(entry), "", *_native_calls(entry)])
-    return "\n".join(
-        [*_head(entry), "", *_request(entry), *_offer(entry), *_rounds(entry), *_response(entry)]
-    )
+
+    shown = _cut_shown(entry)
+    lines = [
+        *_head(entry),
+        "",
+        *_request(entry),
+        *_offer(entry),
+        *_rounds(entry, shown.rounds),
+        *_response(entry, shown.rest),
+    ]
+    return "\n".join(lines)
 
 
 def render_headline(line: object) -> str:
@@ -138,15 +148,32 @@ def _offer(entry: dict[str, Any]) -> Iterator[str]:
         yield f"  and {_many(len(after) - len(before), 'message')} that the runner did not send"
 
 
-def _rounds(entry: dict[str, Any]) -> Iterator[str]:
-    for past in map(as_object, as_array(entry.get("tool_trace"))):
+def _cut_shown(entry: dict[str, Any]) -> AnswerParts:
+    """Return what the rounds showed of the answer, and the rest of it.
+
+    Of a turn without an answer that is the text which was shown, also by its last reply.
+    """
+    response = as_object(entry.get("response"))
+    answer = response.get("shown", response.get("json", response.get("text")))
+    trace = map(as_object, as_array(entry.get("tool_trace")))
+    sizes = [
+        ShownSize(max(_number(past, "shown"), 0), max(_number(past, "shown_reasoning"), 0))
+        for past in trace
+    ]
+    return cut_answer(answer, sizes)
+
+
+def _rounds(entry: dict[str, Any], shown: Sequence[Sequence[Any]]) -> Iterator[str]:
+    trace = map(as_object, as_array(entry.get("tool_trace")))
+    for past, parts in zip(trace, shown, strict=True):
         usage = as_object(past.get("round_usage"))
         number = f"round {_number(past, 'round')}"
         time = f"{_number(past, 'wall_time_ms')} ms"
         tokens = [f"{_number(usage, name)} {name}" for name in _TOKENS if name in usage]
-        characters = _number(past, "shown")
-        shown = [f"{_many(characters, 'character')} shown"] if characters else []
-        yield f"\n── {' · '.join([number, time, *tokens, *shown])}"
+        characters = _number(past, "shown") + _number(past, "shown_reasoning")
+        count = [f"{_many(characters, 'character')} shown"] if characters else []
+        yield f"\n── {' · '.join([number, time, *tokens, *count])}"
+        yield from _shown(parts)
 
         calls = [as_object(call) for call in as_array(past.get("tool_calls"))]
         codes = {_code(call) for call in calls}
@@ -200,10 +227,25 @@ def _mcp(call: dict[str, Any]) -> Iterator[str]:
             yield label
 
 
-def _response(entry: dict[str, Any]) -> Iterator[str]:
+def _shown(parts: Iterable[Any]) -> Iterator[str]:
+    """Yield what the runner was shown, in the words of its messages or items."""
+    for part in parts:
+        yield from _barred(text.message_lines({**as_object(part), "role": "shown"}))
+
+
+def _response(entry: dict[str, Any], rest: object) -> Iterator[str]:
+    """Yield the runner's response. ``rest``: what the rounds had not shown of it before."""
     response = as_object(entry.get("response"))
     yield f"\ncllama → runner: {_status(entry)}"
     body = response.get("json", response.get("text"))
+    if "shown" in response:
+        if isinstance(rest, str):
+            yield from _shown([{"content": rest}])
+        else:
+            yield from _barred([f"shown: {_cut_body(rest)}"])
+    else:
+        body = rest
+
     if body is None or _is_cut(body):
         yield from _barred([_cut_body(body)])
         return

@@ -1,6 +1,7 @@
-"""The matching of hidden rounds with later requests of the same conversation.
+"""The keys of messages, and the evidence of a conversation: how hidden rounds are found again.
 
-docs/spec/mediation.md section 7. Pure.
+docs/spec/mediation.md section 7. Pure. Which stored rounds belong to which message is decided in
+``round_matching``.
 
 An anchor names the assistant's message that hidden rounds led to. Its key is the content of that
 message:
@@ -9,54 +10,27 @@ message:
                      runners strip the rest. If calls have no ids, the call itself
     an answer      its visible text without white space
 
-Evidence distinguishes messages with equal keys; none of it is required:
-
-    the session    that the runner names. Two different ones are two conversations
-    preceding      digests of the few messages before. One equal digest is enough, since runners
-                     add and drop some. Among matches with as many equal digests, the one with
-                     fewer other digests wins. A user's message also matches if a runner dropped
-                     some of its parts (``_is_same_message``)
-    order          the latest of those that are still alike
-
-A key that says enough by itself (ids of calls, a longer answer) needs no evidence if only one turn
-has it: a runner may have replaced all messages before it by a summary.
+Beside the key it has digests of the few messages before, of which a runner may add and drop some.
 
 An answer may be several items of a transcript, of which a runner sends back some. Its anchor then
-has further names: the ids of the items, and the texts and calls of single ones. Models, servers and
-runners make these ids, and some only count. So an id is believed only if one stored turn has it, no
-other session is named, and either the message right before is the same, or the session and any
-message before.
+has further names: the ids of the items, and the texts and calls of single ones.
 
 A runner may write its calls into the text of the message (smolagents). Such a message is also
-looked for by the call ids and by the words in that text. Any text may mention an id, so the message
-right before must be the same, and no other session named.
-
-A turn may end without an answer: it fails, or the model says nothing at all, and many runners drop
-such a message. Its hidden rounds are looked for where the answer would stand, between the user's
-messages that nobody answered. Since nothing distinguishes one such place from another, the message
-right before must be the same.
+looked for by the call ids and by the words in that text.
 """
 
 import hashlib
-import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import msgspec
 
-from claw_state.continuity import ID_KIND, Anchor, StoredRounds
+from claw_state.continuity import ID_KIND, Anchor
 
 _MAX_PRECEDING = 4  # Messages before an answer that distinguish it from an equal one
-_MAX_EQUAL = 256
-"""Messages with equal keys that are compared in one request: the latest.
-
-A heartbeat is answered in the same words day and night. Without a limit, each such answer would be
-compared with all stored rounds.
-"""
 _MIN_DISTINCTIVE = 60  # Characters of an answer that hardly any other turn repeats
-_DISTINCTIVE_KINDS = ("calls", "words")
 _OPENCLAW_NOTE_MARK = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>"
 # What Claude Code writes for an empty message, without its white space
 _CLAUDE_CODE_EMPTY = "(nocontent)"
@@ -70,10 +44,10 @@ _REMINDER_END = "</system-reminder>"
 
 # A digest of a user's message of several parts is that of the whole, and then that of each part:
 # a mark, which says whether the part is the user's words or a runner's note, and the digest itself.
-_USER_MARK = ":"
+USER_MARK = ":"
 _NOTE_MARK = "~"
-_WHOLE_LENGTH = 16  # Characters of the digest of a message
-_PART_LENGTH = 9  # Characters of the digest of a part, with its mark
+WHOLE_LENGTH = 16  # Characters of the digest of a message
+PART_LENGTH = 9  # Characters of the digest of a part, with its mark
 _CALLS_AS_TEXT = "Calling tools:\n["
 _CALL_HEAD = r"\{'id': '([^'\\]*+)', 'type': 'function', 'function': \{'name': "
 _STRING = r"""'[^'\\]*+(?:\\.?[^'\\]*+)*+'?|"[^"\\]*+(?:\\.?[^"\\]*+)*+"?"""
@@ -199,7 +173,7 @@ class Transcript:
         self._steps.append(_key_of_digest(plain, digest))
 
         has_parts = len(parts) > 1
-        self._digests.append(_digest_of_parts(parts) if has_parts else digest[:_WHOLE_LENGTH])
+        self._digests.append(_digest_of_parts(parts) if has_parts else digest[:WHOLE_LENGTH])
         return gap
 
     @property
@@ -223,7 +197,7 @@ class Transcript:
         """Add a message's text to the evidence of later answers, unless it is all white space."""
         plain, digest = _digest_of_text(text)
         if plain:
-            self._digests.append(digest[:_WHOLE_LENGTH])
+            self._digests.append(digest[:WHOLE_LENGTH])
 
     def add_assistant(self, key: str, text: str = "") -> Anchor:
         """Return the anchor of the assistant's message that comes now, with its visible text."""
@@ -232,310 +206,21 @@ class Transcript:
         return Anchor(key, self.before, keys_in_text(text))
 
 
-def match_rounds(
-    anchors: Mapping[int, Anchor],
-    stored: Sequence[StoredRounds],
-    session: str,
-    blocks: Mapping[int, MessageBlock] | None = None,
-) -> dict[int, StoredRounds]:
-    """Return the stored rounds of each message with an anchor.
-
-    One stored turn serves one message.
-    """
-    return _choose(_find_pairs(anchors, stored, session, blocks or {}))
-
-
-def place_rounds(
-    evidence: Evidence, stored: Sequence[StoredRounds], session: str
-) -> dict[int, StoredRounds]:
-    """Return the stored rounds, each by the index of the message that they go before.
-
-    That is the first message of their answer. A block may hold the answers of several turns: the
-    first answer begins with the block, each other one right after the last message that the turn
-    before it may have produced.
-    """
-    pairs = _find_pairs({**evidence.gaps, **evidence.anchors}, stored, session, evidence.blocks)
-    matches = _choose(pairs)
-    if not evidence.blocks or not matches:
-        return matches
-
-    places_of: dict[int, list[int]] = {}  # Id of rounds → all messages that they may have led to
-    for pair in pairs:
-        places_of.setdefault(pair.rounds.id, []).append(pair.place)
-
-    placed: dict[int, StoredRounds] = {}
-    last_block = -1
-    after_last_turn = 0  # The index after the messages of the turn that was placed last
-    indexes = sorted(matches)
-    next_indexes = [*indexes[1:], math.inf]
-    for index, next_index in zip(indexes, next_indexes, strict=True):
-        rounds = matches[index]
-        block = evidence.block(index).start
-        is_first_of_block = block != last_block
-        placed[block if is_first_of_block else after_last_turn] = rounds
-
-        # What this turn may have produced ends before the answer of the next one.
-        own_places = [
-            place
-            for place in places_of[rounds.id]
-            if place < next_index and evidence.block(place).start == block
-        ]
-        last_block = block
-        after_last_turn = max(own_places) + 1
-
-    return placed
-
-
-def _choose(pairs: Sequence["_Pair"]) -> dict[int, StoredRounds]:
-    """Return the best pair of each message; none of them share a message or a turn."""
-    matches: dict[int, StoredRounds] = {}
-    used: set[int] = set()
-
-    for pair in pairs:
-        if pair.place not in matches and pair.rounds.id not in used:
-            matches[pair.place] = pair.rounds
-            used.add(pair.rounds.id)
-
-    return matches
-
-
-type _Similarity = tuple[bool, bool, int, int]
-"""The sort key of a match; the greatest is the best.
-
-Its members: True if the session is equal, True if an id is equal, the number of equal digests, and
-the negative number of other digests (later messages add some).
-"""
-
-
-class _Pair(NamedTuple):
-    """A message that may be the one that stored rounds led to. The greatest pair is the best.
-
-    Of messages that are alike, the latest stretch is the best, and in a stretch its first message.
-    """
-
-    similarity: _Similarity
-    stretch: int
-    earliness: int  # The negative index of the message
-    number: int  # The id of the rounds, which grows with each turn
-    place: int  # The index of the message
-    rounds: StoredRounds
-
-
-def _find_pairs(
-    anchors: Mapping[int, Anchor],
-    stored: Sequence[StoredRounds],
-    session: str,
-    blocks: Mapping[int, MessageBlock],
-) -> list[_Pair]:
-    """Return the pairs of messages and stored rounds that nothing contradicts, best first."""
-    rounds_of: dict[str, list[tuple[StoredRounds, _EarlierMessages]]] = {}
-    for rounds in stored:
-        with_earlier = (rounds, _EarlierMessages.of(rounds.anchor.before))
-        for key in rounds.anchor.keys:
-            rounds_of.setdefault(key, []).append(with_earlier)
-
-    messages_of: dict[str, list[int]] = {key: [] for key in rounds_of}
-    for index in sorted(anchors):
-        for key in {*anchors[index].keys} & messages_of.keys():
-            messages_of[key].append(index)
-
-    pairs: list[_Pair] = []
-    for key, indexes in messages_of.items():
-        for index in indexes[-_MAX_EQUAL:]:
-            stretch = blocks[index].stretch if index in blocks else index
-            similar = _find_similar(rounds_of[key], anchors[index], key, session)
-            pairs += [
-                _Pair(similarity, stretch, -index, rounds.id, index, rounds)
-                for rounds, similarity in similar
-            ]
-
-    return sorted(pairs, key=lambda pair: pair[:4], reverse=True)
-
-
-def _find_similar(
-    stored: Sequence[tuple[StoredRounds, "_EarlierMessages"]],
-    anchor: Anchor,
-    key: str,
-    session: str,
-) -> Iterator[tuple[StoredRounds, _Similarity]]:
-    """Yield those of the rounds with this key that the message may belong to."""
-    sent = _EarlierMessages.of(anchor.before)
-    is_id = _kind(key) == ID_KIND
-    is_alone = len(stored) == 1
-
-    for rounds, earlier in stored:
-        overlap, differs = earlier.compare(sent)
-
-        # A text that mentions a part of an answer is no evidence of the whole.
-        if key in anchor.alternatives and key != rounds.anchor.key:
-            continue
-
-        if is_id:
-            may_match = is_alone and _is_id_supported(rounds, anchor, session, overlap)
-        else:
-            may_match = _may_match(rounds, anchor, key, session, alone=is_alone, overlap=overlap)
-
-        if may_match:
-            is_same_session = bool(session) and session == rounds.session
-            yield rounds, (is_same_session, is_id, overlap, -differs)
-
-
-def _is_id_supported(rounds: StoredRounds, anchor: Anchor, session: str, overlap: int) -> bool:
-    """Return True if more than an equal id speaks for the match, and nothing against it."""
-    if session and rounds.session:
-        if session != rounds.session:
-            return False
-        if overlap:
-            return True
-
-    return _follow_same_message(rounds.anchor, anchor)
-
-
-def _follow_same_message(stored: Anchor, sent: Anchor) -> bool:
-    """Return True if the message right before both is the same. False if there is none."""
-    if not stored.before or not sent.before:
-        return False
-    return _is_same_message(stored.before[-1], sent.before[-1])
-
-
-def _may_match(
-    rounds: StoredRounds, anchor: Anchor, key: str, session: str, *, alone: bool, overlap: int
-) -> bool:
-    """Return True if nothing contradicts the match.
-
-    Two things contradict it: another session, and messages before of which none has an equal
-    digest. The second does not count for a distinctive key that only one stored turn has
-    (``alone``): the runner may have replaced the messages before by a summary.
-    """
-    names_sessions = bool(session and rounds.session)
-    is_same_session = session == rounds.session
-
-    # Such a key says little, so the message right before must be the same.
-    if key in anchor.alternatives or key.endswith(EMPTY_TEXT_KEY):
-        is_elsewhere = names_sessions and not is_same_session
-        return not is_elsewhere and _follow_same_message(rounds.anchor, anchor)
-
-    if overlap:
-        return True
-
-    if names_sessions:
-        return is_same_session
-
-    if alone and _kind(key) in _DISTINCTIVE_KINDS:
-        return True
-
-    has_evidence = bool(rounds.anchor.before and anchor.before)
-    return not has_evidence
-
-
-def _kind(key: str) -> str:
-    """Return the kind of a key, which comes before its digest: "calls", "words", …"""
-    return key.split(":")[-2]
-
-
-class _EarlierMessages(NamedTuple):
-    """The digests of the messages before another one, in full and as wholes.
-
-    Wholes are compared first, because runners join and split the parts of a message.
-    """
-
-    digests: tuple[str, ...]
-    wholes: frozenset[str]
-    has_parts: bool
-
-    @classmethod
-    def of(cls, before: tuple[str, ...]) -> Self:
-        wholes = frozenset(message[:_WHOLE_LENGTH] for message in before)
-        return cls(before, wholes, has_parts=max(map(len, before), default=0) > _WHOLE_LENGTH)
-
-    def compare(self, other: "_EarlierMessages") -> tuple[int, int]:
-        """Return how many messages are in both, and how many are in one only."""
-        differs = self.wholes ^ other.wholes
-        overlap = (len(self.wholes) + len(other.wholes) - len(differs)) // 2
-
-        # Only messages of several parts can be alike without being equal, if they share words.
-        if not differs or not (self.has_parts or other.has_parts):
-            return overlap, len(differs)
-        if _words(self.digests).isdisjoint(_words(other.digests)):
-            return overlap, len(differs)
-
-        alike_here: set[str] = set()
-        alike_there: set[str] = set()
-        unlike_there = [digest for digest in other.digests if digest[:_WHOLE_LENGTH] in differs]
-        for digest in self.digests:
-            if digest[:_WHOLE_LENGTH] not in differs:
-                continue
-            for other_digest in unlike_there:
-                if _is_same_message(digest, other_digest):
-                    alike_here.add(digest)
-                    alike_there.add(other_digest)
-
-        overlap += min(len(alike_here), len(alike_there))
-        return overlap, len(differs)
-
-
-@lru_cache(maxsize=1024)
-def _words(before: tuple[str, ...]) -> frozenset[str]:
-    """Return the digests of the user's words in all of these messages."""
-    return frozenset().union(*(_split_digest(message)[0] for message in before))
-
-
-def _is_same_message(message: str, other: str) -> bool:
-    """Return True if two digests are of one message of the user's.
-
-    A runner may have dropped or changed parts of it. Most of the user's words must be in both, and
-    none may be exchanged. Of all parts, with the runner's notes, half must be in both. (The notes
-    are alike in every conversation of an agent. The user's words are not.)
-    """
-    if message[:_WHOLE_LENGTH] == other[:_WHOLE_LENGTH]:
-        return True
-
-    has_parts = max(len(message), len(other)) > _WHOLE_LENGTH
-    if not has_parts:
-        return False
-
-    words, parts = _split_digest(message)
-    other_words, other_parts = _split_digest(other)
-    shared = words & other_words
-
-    is_subset = shared in (words, other_words)
-    is_most = 2 * len(shared) > max(len(words), len(other_words))
-    if not is_subset or not is_most:
-        return False
-
-    return 2 * len(parts & other_parts) >= min(len(parts), len(other_parts))
-
-
-@lru_cache(maxsize=1024)
-def _split_digest(message: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the digests of the user's words, and those of all parts.
-
-    A message of one part has only the digest of the whole, which begins like that of its part.
-    """
-    starts = range(_WHOLE_LENGTH, len(message), _PART_LENGTH)
-    parts = [message[start : start + _PART_LENGTH] for start in starts]
-    if not parts:
-        parts = [_USER_MARK + message[: _PART_LENGTH - 1]]
-
-    words = frozenset(part for part in parts if part[0] == _USER_MARK)
-    return words, frozenset(parts)
-
-
 def _digest_of_parts(parts: Sequence[str]) -> str:
     """Return the digest of a user's message: of the whole, then of each part with its mark.
 
     A message of a single part, or of more than ``_MAX_PARTS``, has the digest of the whole only.
     """
     texts = [text for text in map(_without_space, parts) if text]
-    whole = _digest(["".join(texts)])[:_WHOLE_LENGTH]
+    whole = _digest(["".join(texts)])[:WHOLE_LENGTH]
     if not 1 < len(texts) <= _MAX_PARTS:
         return whole
 
     digests = [whole]
     for text in texts:
         is_note = text.startswith(_REMINDER_START) and text.endswith(_REMINDER_END)
-        mark = _NOTE_MARK if is_note else _USER_MARK
-        digests.append(mark + _digest([text])[: _PART_LENGTH - 1])
+        mark = _NOTE_MARK if is_note else USER_MARK
+        digests.append(mark + _digest([text])[: PART_LENGTH - 1])
     return "".join(digests)
 
 

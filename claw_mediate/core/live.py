@@ -70,11 +70,6 @@ class ReplyGate:
         """Return the places of the pieces of which something was shown."""
         return frozenset(piece for piece, _ in self._shown)
 
-    @property
-    def shown_characters(self) -> int:
-        """Return how many characters of text the runner has of this reply."""
-        return sum(part.characters for part in self._shown.values())
-
     def let_pass(self, events: Iterable[ReplyEvent]) -> list[ReplyEvent]:
         """Return what is shown now, in order."""
         passing: list[ReplyEvent] = []

@@ -23,7 +23,8 @@ import msgspec
 
 from claw_contract.base import JsonObject
 from claw_contract.log import MissedRounds, ReinjectedRounds
-from claw_mediate.core.continuity import Evidence, place_rounds
+from claw_mediate.core.continuity import Evidence
+from claw_mediate.core.round_matching import place_rounds
 from claw_mediate.core.shown import LiveRecord, digests_of_hides, is_live_key
 from claw_state.continuity import StoredRounds
 

@@ -2,7 +2,7 @@
 
 A protocol's own event is kept in ``data``; ``kind`` says what the rules of a stream need to know of
 it. Ids, indexes and sequence numbers of the stream are not in ``data``: the writer of a stream adds
-its own, because a stream may be made of several replies (docs/spec/mediation.md section 6).
+its own, because a stream may be made of several replies (docs/spec/live.md section 4).
 
 A reply that is read from a stream and the same reply told of its body have the same pieces and
 channels, with the same text in each. So what a runner was shown of a reply while it came can be

@@ -1,6 +1,6 @@
 """The text that a runner was shown of each round, and its place in the runner's message.
 
-docs/spec/mediation.md section 7. Pure. A turn that streams live shows the text of its hidden
+docs/spec/live.md section 6. Pure. A turn that streams live shows the text of its hidden
 rounds, too, and the runner sends all of it back as one message. The record of such a turn says
 where each round ended in it:
 

@@ -48,18 +48,25 @@ class ShownText:
             self._tail = ""
 
     def read(self, cursor: "Cursor") -> Iterator[ReplyEvent]:
-        """Yield what the cursor has not read of this text, and move it."""
+        """Yield what the cursor has not read of this text, and move it.
+
+        What is added while this is read is yielded, too.
+        """
+        while text := self._take(cursor):
+            yield replace(self.head, text=text)
+
+    def _take(self, cursor: "Cursor") -> str:
+        """Return the next part that the cursor has not read, and move it; "" if it has read all."""
         while cursor.block < len(self._blocks):
             text = self._blocks[cursor.block][cursor.character :]
             cursor.block += 1
             cursor.character = 0
             if text:
-                yield replace(self.head, text=text)
+                return text
 
         text = self._tail[cursor.character :]
         cursor.character = len(self._tail)
-        if text:
-            yield replace(self.head, text=text)
+        return text
 
 
 @dataclass(slots=True)
@@ -71,6 +78,12 @@ class Cursor:
     character: int = 0  # Within the block
     size: int = 0
     """The part of ``ShownLog.size`` that is before this place."""
+
+    def leave_entry(self) -> None:
+        """Move behind the entry, all of which was read."""
+        self.entry += 1
+        self.block = 0
+        self.character = 0
 
 
 type Entry = ReplyEvent | ShownText | NextReply
@@ -102,7 +115,13 @@ class ShownLog:
         """Note that the next events are those of another reply."""
         self._entries.append(NEXT_REPLY)
 
+    def add_told(self, event: ReplyEvent) -> None:
+        """Add an event that is told of a body: its parts stay as they are told."""
+        self.size += _size_of(event)
+        self._entries.append(event)
+
     def add(self, event: ReplyEvent) -> None:
+        """Add an event as it came: the parts of one text are joined."""
         self.size += _size_of(event)
         if not event.text:
             self._entries.append(event)
@@ -143,19 +162,15 @@ class ShownLog:
     def _unread(self, cursor: Cursor) -> Iterator[ReplyEvent | NextReply]:
         while cursor.entry < len(self._entries):
             entry = self._entries[cursor.entry]
-            is_last = cursor.entry == len(self._entries) - 1
-            if isinstance(entry, ShownText):
-                yield from entry.read(cursor)
-                if is_last:
-                    if cursor.entry == len(self._entries) - 1:
-                        return  # The next part of this text goes into the same entry
-                    continue  # More came while it was read, perhaps of this text
-
-            cursor.entry += 1
-            cursor.block = 0
-            cursor.character = 0
             if not isinstance(entry, ShownText):
+                cursor.leave_entry()
                 yield entry
+                continue
+
+            yield from entry.read(cursor)
+            if cursor.entry == len(self._entries) - 1:
+                return  # The next part of this text may go into the same entry.
+            cursor.leave_entry()
 
 
 def is_visible(channel: str) -> bool:

@@ -1,6 +1,6 @@
 """Hidden rounds of turns that streamed live, put back into the runner's messages.
 
-docs/spec/mediation.md section 7. Pure.
+docs/spec/live.md section 6. Pure.
 
     the turn                       the runner's message        its hidden rounds
     ─────────────────────────────  ──────────────────────────  ──────────────────────────────────

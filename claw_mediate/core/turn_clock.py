@@ -1,6 +1,6 @@
 """The clock of one turn. It stands still while a reply flows to the runner.
 
-Without the proxy, nothing would limit a reply that flows (docs/spec/mediation.md section 6).
+Without the proxy, nothing would limit a reply that flows (docs/spec/live.md section 8).
 """
 
 from collections.abc import Callable

@@ -2,7 +2,7 @@
 
 Pure. Hidden rounds of a buffered turn go before the answer that they led to. Those of a turn that
 streamed live go into it: the runner's message is split, and what is left of it goes behind them
-(docs/spec/mediation.md section 7).
+(docs/spec/live.md section 6).
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -282,6 +282,8 @@ class Dialect:
     split_rules: SplitRules
     """Splits the answer of a live turn again where its rounds ended."""
     keepalive_setting: KeepaliveSetting
+    answers_in_items: bool = False
+    """True if an answer has items that a runner keeps one by one, and not one message."""
 
     read_request: Callable[[bytes], RunnerRequest]
     """Returns the view of a runner's request. Raises ``UnreadableRequestError``."""

@@ -4,7 +4,8 @@ Both speak ``ReplyEvent``. Buffered answers are told as events of their body, so
 has one writer.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, Literal, Protocol
 
 import msgspec
@@ -27,6 +28,8 @@ class OwnOpening(msgspec.Struct, frozen=True):
     created: int  # Seconds since 1970
 
 
+NO_MINTED_IDS: Final[Mapping[str, str]] = MappingProxyType({})
+"""``StreamWriter.minted`` of a protocol whose content has no ids."""
 NO_OPENING: Final = OwnOpening("", "", 0)
 """The opening of a stream that never needs one of ours."""
 
@@ -40,6 +43,13 @@ class StreamWriter(Protocol):
     @property
     def id(self) -> str:
         """Return the id that the stream has shown; "" before it has shown one."""
+
+    @property
+    def minted(self) -> Mapping[str, str]:
+        """Return the ids of items that the stream made up, each with the provider's; "" for none.
+
+        Protocols whose content has no ids have none.
+        """
 
     def begin_reply(self) -> None:
         """Note that the next events are those of another reply.

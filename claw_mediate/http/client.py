@@ -530,6 +530,7 @@ def write_request(
         return request
 
     checked = request.checked()
+    # The host goes first, and the others stay in their order.
     fields = sorted(checked.headers.raw_items(), key=lambda field: field[0].lower() != b"host")
     head = _write_head(checked.method, checked.target, fields) + b"\r\n"
     return PeerRequest(checked.method, checked.target, fields, head)

@@ -1,6 +1,6 @@
 """One streamed reply of a provider: it is shown while it comes, and put together.
 
-Its time and its size have limits of their own (docs/spec/mediation.md section 6):
+Its time and its size have limits of their own (docs/spec/live.md section 8):
 
     from                                   to                    at most
     ─────────────────────────────────────  ────────────────────  ──────────────────────────────────

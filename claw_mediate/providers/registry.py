@@ -119,28 +119,36 @@ class ProviderRegistry:
         if version == self._version:
             return self._providers
 
-        had_passing_error = self._version is False and self.problem is not None
-        self._version = version
-        self.problem = None
-        entries = Providers(providers={})
+        no_entries = Providers(providers={})
         try:
+            entries = no_entries
             if version is not None:
                 entries = Providers.model_validate_json(read_file(self._file))
         except (OSError, ValidationError) as error:
-            reason = error_line(error)
-            is_passing = isinstance(error, OSError) and not is_of_the_file(error)
-            if is_passing:
-                self._version = False
-            if not (is_passing and had_passing_error):
-                name = self._file.name
-                self._log.event("error", error="providers_broken", file=name, reason=reason)
-            self.problem = f"{self._file.name} can't be used: {reason}"
+            self._note_problem(error, version)
             if not self._providers:
                 # There was no good file before: the known providers are there, without any key.
-                self._providers = _merge(entries, {})
+                self._providers = _merge(no_entries, {})
         else:
+            self._version = version
+            self.problem = None
             self._providers = _merge(entries, self._env)
         return self._providers
+
+    def _note_problem(self, error: OSError | ValidationError, version: FileVersion) -> None:
+        """Note why this version of the file is not in force, and log it once.
+
+        If the reason passes, the next look reads the file again.
+        """
+        reason = error_line(error)
+        is_passing = isinstance(error, OSError) and not is_of_the_file(error)
+        is_logged = is_passing and self._version is False and self.problem is not None
+        if not is_logged:
+            name = self._file.name
+            self._log.event("error", error="providers_broken", file=name, reason=reason)
+
+        self._version = False if is_passing else version
+        self.problem = f"{self._file.name} can't be used: {reason}"
 
     def clear_cache(self) -> dict[str, Provider]:
         """Read the file anew on its next use. Return the providers so far."""

@@ -12,7 +12,7 @@ A provider is read no further than ``MAX_AHEAD`` ahead of the fastest runner.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -21,18 +21,26 @@ from msgspec.structs import replace
 from claw_contract.log import CutPlace
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.redaction.window import TextWindow
+from claw_mediate.agents.directory import Agent
+from claw_mediate.core.held_text import HeldText, UnheldLog, compact, visible_text
 from claw_mediate.core.http import KeepaliveChunk
 from claw_mediate.core.live import Reasoning, ReplyGate, until_first_call
 from claw_mediate.core.reply_events import EventKind, ReplyEvent
+from claw_mediate.core.shown import GLUE, needs_glue
 from claw_mediate.core.shown_log import Cursor, NextReply, ShownLog, ShownWords
 from claw_mediate.core.types import Round
 from claw_mediate.dialects.base import Dialect, RunnerRequest
 from claw_mediate.dialects.streams import Assembler, Keepalive, OwnOpening, StreamWriter
-from claw_mediate.turns.context import StreamFigures
+from claw_mediate.turns.context import ShownCharacters, StreamFigures
 
 MAX_AHEAD: Final = 1 << 20
 """Characters, about, that a reply is read ahead of the fastest runner."""
 _MAX_CHUNK: Final = 16 * 1024  # Bytes that are written at once
+
+
+def streams_live(agent: Agent, view: RunnerRequest) -> bool:
+    """Return whether the answer to a request is shown while it comes (docs/spec/live.md)."""
+    return view.stream and agent.stream == "live" and view.buffered_reason is None
 
 
 class StreamForm(NamedTuple):
@@ -93,6 +101,9 @@ class AnswerStream:
         """Closings of a dropped reply's last pieces, until a later reply shows something."""
         self._rounds = 0  # Rounds whose replies are dropped
         self._held_since: float | None = None
+        self.known_rounds = 0
+        """Replies that an earlier attempt at the turn has shown."""
+        self._known_end = 0  # The place in the log behind them
         self._gate = self._new_gate()
         self._is_marked = False  # True if the log knows that this reply began
         self._reply_start = 0  # The place of that in the log
@@ -101,7 +112,6 @@ class AnswerStream:
         self._opening_id = ""  # Of the reply that was shown first
         self.shown_rounds: dict[int, ShownWords] = {}
         """The words of each hidden round that showed some, by its number."""
-        self._characters: dict[int, int] = {}  # The same in characters, for the figures
         self._held_seconds = 0.0  # From the first call of each reply to its verdict
         self._asked_at: float | None = None  # Of the first model call
         self._upstream_seconds: float | None = None  # From it to its first content
@@ -155,7 +165,9 @@ class AnswerStream:
         )
 
     def _show(self, events: Sequence[ReplyEvent]) -> None:
-        if self._upstream_seconds is None and any(event.kind != "opening" for event in events):
+        # What an earlier attempt has recorded says nothing of how fast the provider is.
+        is_first = self._asked_at is not None and self._upstream_seconds is None
+        if is_first and any(event.kind != "opening" for event in events):
             self._upstream_seconds = self._elapsed() - (self._asked_at or 0.0)
 
         before = len(self._log), self._log.size
@@ -174,14 +186,15 @@ class AnswerStream:
     def _pass(self, event: ReplyEvent) -> None:
         passing = self._gate.let_pass([event])
         # Reasoning that ends right before other reasoning has led to nothing that is shown.
-        leads_on = not passing or passing[-1].kind != "reasoning"
+        is_unsealed = bool(passing) and passing[-1].kind == "reasoning"
         for each in passing:
             if each.text:
                 self._add_text(each)
-            elif each.kind == "closing" and not leads_on:
-                self._add(self._redact(self._form.unseal(each)))
-            else:
-                self._add(self._redact(each))
+                continue
+
+            is_unsealed_closing = is_unsealed and each.kind == "closing"
+            shown = self._form.unseal(each) if is_unsealed_closing else each
+            self._add(self._redact(shown))
 
     def _add_text(self, event: ReplyEvent) -> None:
         place = event.piece, event.channel
@@ -210,8 +223,11 @@ class AnswerStream:
             return event
         return replace(event, data=msgspec.json.decode(redacted, type=dict[str, msgspec.Raw]))
 
-    def _add(self, event: ReplyEvent) -> None:
-        """Add an event to the log, behind what was left open by an earlier reply."""
+    def _add(self, event: ReplyEvent, *, is_told: bool = False) -> None:
+        """Add an event to the log, behind what was left open by an earlier reply.
+
+        ``is_told``: it did not come, but is told of a body.
+        """
         if not self._is_marked:
             self._is_marked = True
             self._add_open_closings()
@@ -220,7 +236,10 @@ class AnswerStream:
                 self._log.begin_reply()
 
         self._gate.note_shown(event)
-        self._log.add(event)
+        if is_told:
+            self._log.add_told(event)
+        else:
+            self._log.add(event)
         self._last_kind = event.kind
         if event.kind == "opening" and not self._opening_id:
             writer = self._new_writer()
@@ -240,6 +259,9 @@ class AnswerStream:
         """Show a reply that an earlier attempt at the turn has recorded, up to its first call."""
         self.begin()
         self._show(until_first_call(self._form.tell(body)))
+        self._flush()
+        self.known_rounds += 1
+        self._known_end = len(self._log)
 
     def note_verdict(self) -> None:
         """Note that it is known what becomes of the calls of a reply, which waited for that."""
@@ -261,11 +283,11 @@ class AnswerStream:
 
             gate = self._gate
             self.shown_rounds[past.number] = self._log.words(self._reply_start)
-            self._characters[past.number] = gate.shown_characters
             told = self._form.tell(past.response.body)
             # What they end has led to nothing that is shown.
             self._open_closings = [*map(self._form.unseal, gate.open_closings(told))]
             self._gate = self._new_gate()
+            self._is_marked = False
         self.wake()
 
     def release(self, body: bytes, *, terminal: bool) -> None:
@@ -276,16 +298,15 @@ class AnswerStream:
         """
         self.note_verdict()
         self._flush()
-        is_told = not (terminal and self.has_shown_anything)
-        told = self._form.tell(body)
         if terminal:
-            self.begin()
+            self.begin()  # The body says nothing of the reply that was read last.
 
-        for event in self._gate.rest(told):
+        adds_nothing = terminal and self.has_shown_anything
+        for event in self._gate.rest(self._form.tell(body)):
             if event.kind == "end":
                 self._ends.append(event)
-            elif is_told or (event.kind == "opening" and not self.has_shown_anything):
-                self._add(event)
+            elif not adds_nothing:
+                self._add(event, is_told=True)
         self.wake()
 
     def finish(self) -> None:
@@ -296,9 +317,35 @@ class AnswerStream:
             self._log.add(event)
         self.wake()
 
-    def shown_text(self) -> str:
-        """Return the text of all that was shown, over all replies."""
-        return self._log.words(0).text
+    def shown_words(self) -> dict[int, ShownWords]:
+        """Return the words of each reply that has shown something, by its round.
+
+        They are as they stand in the answer: where a protocol has one text for all replies, what
+        was put between it and an earlier one is part of a text.
+        """
+        words = {**self.shown_rounds}
+        if self._gate.has_shown:  # Of the answer, or of the reply with which the turn failed
+            words[self._rounds + 1] = self.last_words()
+        if not self._form.dialect.split_rules.joins_text:
+            return words
+
+        before = ""
+        for number, each in words.items():
+            if needs_glue(before, each.text):
+                words[number] = each._replace(text=GLUE + each.text)
+            before = each.text or before
+        return words
+
+    def shown_text(self, held: str = "") -> str:
+        """Return the text of all that was shown, over all replies.
+
+        ``held``: what a runner had before, which it was not shown again.
+        """
+        if not held:
+            return self._log.words(0).text
+
+        events = self._log_for(held).read(Cursor())
+        return visible_text(event for event in events if not isinstance(event, NextReply))
 
     def last_words(self) -> ShownWords:
         """Return what was shown of the last reply."""
@@ -310,12 +357,42 @@ class AnswerStream:
             return body
 
         writer = self._new_writer()
+        if self.shows_own_id:
+            writer.beat("", "native")
         for event in self._log.read(Cursor()):
             if isinstance(event, NextReply):
                 writer.begin_reply()
             else:
                 writer.write(event)
+        if not self._is_marked:
+            writer.begin_reply()  # The last reply has shown nothing
         return writer.answer(body)
+
+    def minted_ids(self) -> Mapping[int, Sequence[str]]:
+        """Return the item ids that the stream made up, by the number of the hidden round."""
+        writer = self._new_writer()
+        if self.shows_own_id:
+            writer.beat("", "native")
+
+        minted: list[list[str]] = [[]]
+        known = 0
+        begun: set[int] = set()  # Pieces of the present reply: their beginnings have their ids
+        for event in self._log.read(Cursor()):
+            if isinstance(event, NextReply):
+                writer.begin_reply()
+                begun.clear()
+                minted.append([])
+                continue
+
+            if event.kind == "opening":
+                writer.write(event)
+            elif event.kind != "end" and event.piece not in begun:
+                begun.add(event.piece)
+                writer.write(event)
+                minted[-1] += [*writer.minted][known:]
+                known = len(writer.minted)
+
+        return dict(zip(self.shown_rounds, minted, strict=False))
 
     @property
     def place(self) -> CutPlace:
@@ -331,24 +408,35 @@ class AnswerStream:
         if not self._form.view.is_live:
             return StreamFigures("buffered")
 
-        shown = {**self._characters}
-        last = max((self._rounds + 1, *shown))
-        shown[last] = shown.get(last, 0) + self._gate.shown_characters
         return StreamFigures(
             "live",
             ttft_ms=_milliseconds(self._first_shown_at),
             upstream_ttft_ms=_milliseconds(self._upstream_seconds),
             held_ms=_milliseconds(self._held_seconds),
-            shown=tuple(shown.get(number, 0) for number in range(1, last + 1)),
+            shown={number: _count(words) for number, words in self.shown_words().items()},
         )
 
     # The runners
 
-    def attach(self) -> "AnswerReader":
-        """Return the stream for one more runner, from its beginning."""
-        reader = AnswerReader(self, self._log, self._new_writer())
+    def attach(self, held: str = "") -> "AnswerReader":
+        """Return the stream for one more runner, from its beginning.
+
+        ``held``: what it has of it, and is not shown again.
+        """
+        reader = AnswerReader(self, self._log_for(held), self._new_writer())
         self._readers.append(reader)
         return reader
+
+    def _log_for(self, held: str) -> ShownLog | UnheldLog:
+        """Return what a runner reads that holds this."""
+        if not held:
+            return self._log
+
+        # It holds what an earlier attempt has shown; or, if it has lost this one, what that shows.
+        is_of_this = compact(self.shown_text()).startswith(compact(held))
+        known_end = len(self._log) if is_of_this else 0
+        unheld = HeldText(held, whole_pieces=self._form.dialect.answers_in_items)
+        return UnheldLog(self._log, unheld, lambda: max(known_end, self._known_end))
 
     def detach(self, reader: "AnswerReader") -> None:
         self._readers.remove(reader)
@@ -369,7 +457,7 @@ class AnswerStream:
 class AnswerReader:
     """The stream of a turn for one runner."""
 
-    def __init__(self, turn: AnswerStream, log: ShownLog, writer: StreamWriter) -> None:
+    def __init__(self, turn: AnswerStream, log: ShownLog | UnheldLog, writer: StreamWriter) -> None:
         self._turn = turn
         self._log = log
         self._writer = writer
@@ -423,6 +511,10 @@ class AnswerReader:
 
     def close(self) -> None:
         self._turn.detach(self)
+
+
+def _count(words: ShownWords) -> ShownCharacters:
+    return ShownCharacters(len(words.text), len(words.reasoning))
 
 
 def _milliseconds(seconds: float | None) -> int | None:

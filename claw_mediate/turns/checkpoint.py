@@ -17,18 +17,22 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from claw_contract.history import McpRecord
 from claw_mediate.core import tool_result
+from claw_mediate.core.held_text import write_shown
 from claw_mediate.core.types import Image, ModelResponse, ToolCall, ToolResult
 from claw_state.health import StateUnavailableError
 from claw_state.journal import AttemptKind, Journal, StoredResponse
 from claw_state.url import StoreError
 
 _BILLING_ROUND = 0  # The round before the first: its record counts the responses that are paid for
+SHOWN_STEP: Final = (_BILLING_ROUND, -2)
+"""The round and the place of the step that has what a failed turn has shown."""
 _NOT_ENTERED = "this turn is not in the journal"
 type _Step = Callable[[], Awaitable[None]]
 
@@ -234,6 +238,11 @@ class TurnCheckpoint:
     async def record_billed(self, responses: int) -> None:
         """Record how many responses are paid for, those of earlier attempts included."""
         await self.record_response(_BILLING_ROUND, b"%d" % responses)
+
+    async def record_shown(self, text: str) -> None:
+        """Record what a turn that fails has shown: its runner may go on with that."""
+        record = write_shown(text)
+        await self._write(partial(self._journal.record_result, self.turn_id, *SHOWN_STEP, record))
 
     async def abandon(self) -> None:
         """Record that the runner has left while a write is in flight."""

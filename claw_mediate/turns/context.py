@@ -1,6 +1,7 @@
 """One request on its way through the proxy: as it was read, as it is answered, and how it ended."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -59,6 +60,11 @@ class PreparedRequest(NamedTuple):
     size: int = 0
     """Bytes of the runner's request: if it is large, requests are written in a thread."""
     woven: bytes = b""  # Hidden items (comma separated) of earlier turns in the request
+    build_explained: Callable[[str], RequestVariants] | None = None
+    """Returns the same without reasoning of the runner's that no stored turn explains.
+
+    None if there is no such reasoning.
+    """
 
 
 class ConversationRecord(Protocol):
@@ -67,8 +73,13 @@ class ConversationRecord(Protocol):
     async def note_progress(self, response: ModelResponse, results: Sequence[ToolResult]) -> None:
         """Record what the provider will wait for if the process ends now."""
 
-    async def note_end(self, outcome: Outcome, last: Round | None, marks: Collection[str]) -> None:
-        """Record what the provider waits for after the turn, and the marks of its answer."""
+    async def note_end(
+        self, outcome: Outcome, last: Round | None, marks: Collection[str], joined: bytes = b""
+    ) -> None:
+        """Record what the provider waits for after the turn, and the marks of its answer.
+
+        ``joined``: the answer, if it shows something of hidden rounds.
+        """
 
 
 class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,12 +116,21 @@ class TurnContext(RequestContext, frozen=True, kw_only=True):
     session: str = ""  # The conversation, where the runner names it
     fingerprint: str = ""  # The digest by which the request is recognised when it comes again
     attempt: AttemptKind = "first"
+    held: str = ""
+    """The text that the runner has of an earlier attempt's answer, and sent with its request."""
     conversation: ConversationRecord | None = None
     """The conversation that the provider puts the turn into."""
 
     @property
     def catalog(self) -> ToolCatalog:
         return self.prepared.catalog
+
+
+class ShownCharacters(NamedTuple):
+    """The characters that one reply has shown."""
+
+    text: int = 0  # What a person reads
+    reasoning: int = 0
 
 
 class StreamFigures(msgspec.Struct, frozen=True):
@@ -123,13 +143,13 @@ class StreamFigures(msgspec.Struct, frozen=True):
     ttft_ms: int | None = None
     upstream_ttft_ms: int | None = None
     held_ms: int | None = None
-    shown: tuple[int, ...] = ()
-    """The characters that each reply of the turn showed, from the first one on."""
+    shown: Mapping[int, ShownCharacters] = MappingProxyType({})
+    """The characters of each reply that has shown something, by its round."""
 
     @property
     def shown_rounds(self) -> int:
         """Return how many replies showed something."""
-        return sum(characters > 0 for characters in self.shown)
+        return len(self.shown)
 
 
 class TurnResult(msgspec.Struct, frozen=True):
@@ -147,3 +167,5 @@ class TurnResult(msgspec.Struct, frozen=True):
     headers: tuple[tuple[str, str], ...] = ()  # Of the provider's last response
     is_cut: bool = False  # True if the runner's stream must end without an end of its own
     stream: StreamFigures | None = None  # None: the runner asked for no stream, or was left alone
+    shown: str | None = None
+    """The text that a live turn without an answer has shown. None: it has shown nothing."""

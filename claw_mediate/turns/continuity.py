@@ -7,16 +7,17 @@ A store that fails costs the memory of earlier turns, never the turn (docs/spec/
 import asyncio
 import dataclasses
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import batched
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from claw_mediate.core.continuity import Evidence
 from claw_mediate.core.reinjection import Reinjection, plan_reinjection
 from claw_mediate.core.shown import LiveRecord, hides_key, live_name
-from claw_mediate.core.split import summarize_record, weave_rounds
+from claw_mediate.core.split import leave_out_unexplained, summarize_record, weave_rounds
 from claw_mediate.core.weave import Weaves
 from claw_mediate.dialects.base import Dialect
 from claw_mediate.dialects.bodies import transcript_messages
@@ -37,6 +38,18 @@ from claw_state.url import StoreError
 _BATCH = 512  # Anchors that a store is asked for at once
 
 
+class FoundRounds(NamedTuple):
+    """The hidden rounds of earlier turns, as they go into a request."""
+
+    weaves: Weaves
+    """Hidden messages by the index of the runner's message that they go to."""
+    explained: Callable[[], Weaves] | None = None
+    """Returns the weaves without reasoning of the runner's that no stored turn explains.
+
+    For a second try, after a provider has refused reasoning. None if there is no such reasoning.
+    """
+
+
 class Continuity:
     """The hidden part of every conversation."""
 
@@ -46,31 +59,28 @@ class Continuity:
 
     async def find_hidden_rounds(
         self, incoming: DialectRequest, session: str, turn_id: str | None
-    ) -> Weaves:
-        """Return hidden messages by the index of the runner's message that they go to.
-
-        They are the same bytes every time.
-        """
+    ) -> FoundRounds:
+        """Return the hidden messages of earlier turns. They are the same bytes every time."""
         agent, size = incoming.agent, len(incoming.view.body)
 
         # The evidence is every word of the conversation: it is read once, and cached by the view.
         evidence = await compute(size, partial(_own_evidence, incoming))
         keys = await compute(size, partial(_keys_of, incoming, evidence))
         if not keys:
-            return {}
+            return FoundRounds({})
 
         try:
             stored = await self._candidates(agent.id, keys)
             plan = partial(_plan, incoming, evidence, stored, _digest(session))
-            recall, weaves = await compute(size, plan)
+            recall, found = await compute(size, plan)
             await self._store.mark_used(agent.id, recall.rounds)
         except StateUnavailableError:
-            return {}
+            return await compute(size, partial(_find_nothing, incoming, evidence))
         except StoreError as error:
             self._log.event(
                 "error", agent, turn_id=turn_id, error="continuity_not_read", reason=str(error)
             )
-            return {}
+            return await compute(size, partial(_find_nothing, incoming, evidence))
 
         if recall.event.anchors:
             self._log.event(
@@ -80,7 +90,7 @@ class Continuity:
                 model=incoming.view.model,
                 **recall.event.model_dump(),
             )
-        return weaves
+        return found
 
     async def _candidates(self, agent_id: str, keys: Sequence[str]) -> list[StoredRounds]:
         """Ask the store for a few keys at a time.
@@ -146,7 +156,7 @@ def _uncovered(incoming: DialectRequest) -> Evidence:
 
 def _plan(
     incoming: DialectRequest, evidence: Evidence, stored: Sequence[StoredRounds], session: str
-) -> tuple[Reinjection, Weaves]:
+) -> tuple[Reinjection, FoundRounds]:
     """Return the plan of a request's hidden rounds, and where they go in its messages."""
     dialect = incoming.dialect
     rules = dialect.split_rules
@@ -154,7 +164,17 @@ def _plan(
 
     summarize = partial(summarize_record, summarize=dialect.summarize, rules=rules)
     plan = plan_reinjection(evidence, stored, session, summarize)
-    return plan, weave_rounds(plan, evidence, load_messages, rules)
+    weaves = weave_rounds(plan, evidence, load_messages, rules)
+    if not evidence.signed:
+        return plan, FoundRounds(weaves)
+
+    explain = partial(leave_out_unexplained, weaves, plan, evidence, load_messages, rules)
+    return plan, FoundRounds(weaves, explain)
+
+
+def _find_nothing(incoming: DialectRequest, evidence: Evidence) -> FoundRounds:
+    """Return what is known of a request without a store: nothing, which explains no reasoning."""
+    return _plan(incoming, evidence, (), "")[1]
 
 
 def _keys_of(incoming: DialectRequest, evidence: Evidence) -> Sequence[str]:

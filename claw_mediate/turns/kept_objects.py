@@ -46,12 +46,8 @@ from claw_mediate.dialects.base import MAX_MESSAGES, UnreadableRequestError
 from claw_mediate.dialects.kept import PAGE_SIZE, Concealment, KeptForm, ShownEcho
 from claw_mediate.dialects.model_only import read_other_path
 from claw_mediate.http.headers import of_json, provider_headers
-from claw_mediate.providers.failover import (
-    ProviderFailover,
-    ProviderResponse,
-    TransportFailure,
-    too_large,
-)
+from claw_mediate.providers.client import ProviderResponse, TransportFailure, too_large
+from claw_mediate.providers.failover import ProviderFailover
 from claw_mediate.providers.routing import Requester, Router, new_turn_id
 from claw_mediate.turns.kept.fetched_document import FailedFetchError, answer_with, whole_body
 from claw_mediate.turns.kept.provider_objects import Owners

@@ -18,14 +18,8 @@ from claw_mediate.core.turn_clock import TurnClock
 from claw_mediate.core.types import AskModel, ModelFailed, ModelResponse, ToolUse
 from claw_mediate.dialects.base import Dialect, UnreadableResponseError
 from claw_mediate.http.large_bodies import compute
-from claw_mediate.providers.failover import (
-    CutReply,
-    ModelCall,
-    ModelResult,
-    ProviderResponse,
-    TransportFailure,
-    lift_timeout,
-)
+from claw_mediate.providers.client import CutReply, ProviderResponse, TransportFailure
+from claw_mediate.providers.failover import ModelCall, ModelResult, lift_timeout
 from claw_mediate.providers.live_reply import LiveCall, RunnerHeaders
 from claw_mediate.turns.context import PreparedRequest
 from claw_mediate.turns.ports import LivePort, Ports
@@ -73,6 +67,7 @@ class ModelCalls:
     ) -> None:
         self._dialect = dialect
         self._prepared = prepared
+        self._build = prepared.build
         self._variants = prepared.build(prepared.first)
         self._ports = ports
         self._progress = progress
@@ -121,28 +116,62 @@ class ModelCalls:
             raise UnreadableResponseError(message) from None
 
     async def _call(self, command: AskModel, number: int) -> ModelResult:
+        until = asyncio.get_running_loop().time() + command.seconds
+        try:
+            async with asyncio.timeout_at(until) as turn_limit:
+                call = await self._write_call(command, number, until)
+                answer = await self._post(call, turn_limit)
+                if await self._leave_out_refused_reasoning(command, answer):
+                    call = await self._write_call(command, number, until)
+                    answer = await self._post(call, turn_limit)
+                return answer
+        except TimeoutError:
+            message = "the model did not answer within the turn's time"
+            return TransportFailure("total_timeout", message)
+
+    async def _write_call(self, command: AskModel, number: int, until: float) -> ModelCall:
         write = partial(self._write_request, command.tool_use, self._hidden(command))
         body = await compute(self._prepared.size, write)
-        call = ModelCall(
+        return ModelCall(
             body,
             read=self.read,
             may_retry=self._progress.committed.is_set,
-            until=asyncio.get_running_loop().time() + command.seconds,
+            until=until,
             round=number,
             observer=self._ports.observer,
             adapt=partial(self._adapt, command, body),
         )
 
-        try:
-            async with asyncio.timeout_at(call.until) as turn_limit:
-                if self._ports.live is None:
-                    return await self._post(call)
-                return await self._post_live(call, self._ports.live, turn_limit)
-        except TimeoutError:
-            message = "the model did not answer within the turn's time"
-            return TransportFailure("total_timeout", message)
+    async def _leave_out_refused_reasoning(self, command: AskModel, answer: ModelResult) -> bool:
+        """Return whether a request goes without reasoning that its runner sent back, from now on.
 
-    async def _post(self, call: ModelCall) -> ModelResult:
+        A provider has refused it, and no stored turn explains it (docs/spec/mediation.md section
+        7): the rounds that it belongs to are lost.
+        """
+        build = self._prepared.build_explained
+        if build is None or self._build is build:
+            return False
+        if not isinstance(answer, ProviderResponse) or answer.status != HTTPStatus.BAD_REQUEST:
+            return False
+        if not self._dialect.replay_rules.refuses_reasoning(answer.body):
+            return False
+
+        variants = await compute(self._prepared.size, partial(build, self._prepared.first))
+        if variants(command.tool_use).body == self._variants(command.tool_use).body:
+            return False
+
+        self._build, self._variants = build, variants
+        self._report("refused_reasoning_dropped")
+        return True
+
+    async def _post(self, call: ModelCall, turn_limit: asyncio.Timeout) -> ModelResult:
+        port = self._ports.live
+        if port is None:
+            return await self._ask_as_accepted(call)
+        return await self._post_live(call, port, turn_limit)
+
+    async def _ask_as_accepted(self, call: ModelCall) -> ModelResult:
+        """Make a call; again without what it need not ask for, if that was refused."""
         answer = await self._ports.model(call)
         while isinstance(answer, ProviderResponse) and self._must_ask_again(answer):
             answer = await self._ports.model(call)
@@ -167,7 +196,7 @@ class ModelCalls:
         live = LiveCall(port.sink, limits, on_head=self._note_head, on_shown=on_shown)
         port.on_ask()
         try:
-            answer = await self._post(replace(call, live=live))
+            answer = await self._ask_as_accepted(replace(call, live=live))
         except asyncio.CancelledError:  # the runner has left, or the turn's time is over
             unknown: JsonObject | None = {} if live.has_shown else None
             self.lost_usage = read_usage(live.usage) or unknown
@@ -207,7 +236,7 @@ class ModelCalls:
         """Return a request as a provider and model takes it: without the reasoning of others."""
         if not command.keeps_rounds and self._has_other_makers(command, maker):
             hidden = self._hidden_for(command, maker)
-            request = self._prepared.build(maker)(command.tool_use)
+            request = self._build(maker)(command.tool_use)
             body = self._dialect.write_request(request, hidden)
 
         self._usage_maker = ""

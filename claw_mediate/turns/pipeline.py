@@ -27,7 +27,7 @@ from claw_mediate.core.session_id import read_session_id
 from claw_mediate.core.side_requests import find_side_request
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import ToolUse
-from claw_mediate.core.weave import change_hidden, hidden_messages
+from claw_mediate.core.weave import Weaves, change_hidden, hidden_messages
 from claw_mediate.dialects.base import Additions, RequestVariants, RunnerRequest
 from claw_mediate.dialects.bodies import insert_hidden_rounds
 from claw_mediate.dialects.model_only import NOT_READ
@@ -37,9 +37,11 @@ from claw_mediate.providers.routing import Requester, Route, new_turn_id, replac
 from claw_mediate.settings import Settings
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.telemetry.timing import Stopwatch
+from claw_mediate.turns.answer_stream import streams_live
 from claw_mediate.turns.budgets import Admission
 from claw_mediate.turns.context import DialectRequest, PreparedRequest, TurnContext
 from claw_mediate.turns.continuity import Continuity
+from claw_mediate.turns.held_answers import HeldAnswer, HeldAnswers
 from claw_mediate.turns.idempotency import (
     POLL_SECONDS,
     CompletedTurn,
@@ -94,19 +96,24 @@ class RequestPreparer:
         """
         view, dialect = incoming.view, incoming.dialect
         catalog = self._catalog(incoming)
-        hidden = await self._continuity.find_hidden_rounds(incoming, _session(incoming), turn_id)
+        found = await self._continuity.find_hidden_rounds(incoming, _session(incoming), turn_id)
 
-        @cache
-        def build(maker: str) -> RequestVariants:
+        def build_with(weaves: Weaves, maker: str) -> RequestVariants:
             adapted = change_hidden(
-                hidden, lambda messages: dialect.replay_rules.adapt(messages, maker)
+                weaves, lambda messages: dialect.replay_rules.adapt(messages, maker)
             )
             return dialect.build_request(view, catalog, Additions(adapted, text))
+
+        build = cache(partial(build_with, found.weaves))
+        explain, build_explained = found.explained, None
+        if explain is not None:
+            build_explained = cache(lambda maker: build_with(explain(), maker))
 
         # What is built here is cached; of a large body it is built in a thread.
         size = len(view.body)
         await compute(size, partial(build, maker))
-        return PreparedRequest(catalog, build, maker, size, hidden_messages(hidden))
+        woven = hidden_messages(found.weaves)
+        return PreparedRequest(catalog, build, maker, size, woven, build_explained)
 
     async def remind(self, incoming: DialectRequest) -> DialectRequest:
         """Return a request that is not mediated with its hidden rounds.
@@ -115,7 +122,8 @@ class RequestPreparer:
         """
         view, dialect = incoming.view, incoming.dialect
         found = await self._continuity.find_hidden_rounds(incoming, _session(incoming), None)
-        hidden = change_hidden(found, lambda messages: dialect.replay_rules.adapt(messages, ""))
+        adapt = dialect.replay_rules.adapt
+        hidden = change_hidden(found.weaves, lambda messages: adapt(messages, ""))
 
         insert = partial(insert_hidden_rounds, view.body, dialect.transcript, hidden)
         body = await compute(len(view.body), insert)
@@ -188,6 +196,7 @@ class TurnPipeline:
         self._turns = turns
         self._passthrough = passthrough
         self._retries = RetryLookup(parts.journal)
+        self._held_answers = HeldAnswers(turns, self._find_named)
         self._entering: WeakValueDictionary[tuple[str, str], _EntryLock] = WeakValueDictionary()
 
     async def answer(self, incoming: DialectRequest) -> RunnerResponse | Forward:
@@ -293,8 +302,15 @@ class TurnPipeline:
     async def _mediate(self, incoming: DialectRequest) -> RunnerResponse:
         """Answer a request with a turn: one that runs, an earlier one, or a new one."""
         agent = incoming.agent
-        identify = partial(fingerprint, incoming.request, incoming.view, incoming.redactor)
-        known_by = await compute(len(incoming.view.body), identify)
+        held_text = ""
+        held = await self._find_held(incoming)
+        if held is not None and not held.has_followers:
+            incoming, known_by, held_text = held.incoming, held.known_by, held.text
+        else:
+            if held is not None:
+                await self._settle(held)
+            identify = partial(fingerprint, incoming.request, incoming.view, incoming.redactor)
+            known_by = await compute(len(incoming.view.body), identify)
 
         # Two equal requests at one moment must not both find that there is no turn yet.
         entrance = self._entering.setdefault((agent.id, known_by.request), _EntryLock())
@@ -311,23 +327,55 @@ class TurnPipeline:
                 self._log_join(incoming, turn_id, "running", waiting=waiting)
             elif entrance.awaited is not None:
                 # An equal request has waited for this turn, and this one for the lock meanwhile.
-                return self._answer_again(incoming, entrance.awaited)
+                return self._answer_again(incoming, entrance.awaited, held_text)
             else:
-                entered = await self._enter_conversation(incoming, known_by)
+                entered = await self._enter_conversation(incoming, known_by, held_text)
                 if isinstance(entered, CompletedTurn):
                     entrance.awaited = entered if entered.awaited else None
-                    return self._answer_again(incoming, entered)
+                    return self._answer_again(incoming, entered, held_text)
                 if isinstance(entered, RunnerResponse):
                     return entered
                 running = entered
 
         view, dialect = running.context.view, incoming.dialect
-        return await attend(
-            running, self._settings.pace(dialect.keepalive_setting, live=view.is_live)
-        )
+        pace = self._settings.pace(dialect.keepalive_setting, live=view.is_live)
+        return await attend(running, pace, held_text)
+
+    async def _find_held(self, incoming: DialectRequest) -> HeldAnswer | None:
+        """Return what the runner holds of the answer of a turn that failed; None if it does not.
+
+        A journal that can't be read is told of when the turn is entered.
+        """
+        try:
+            return await self._held_answers.find(incoming)
+        except StoreError:
+            return None
+
+    async def _settle(self, held: HeldAnswer) -> None:
+        """Remember the rounds of a failed turn under what the runner holds of its answer."""
+        past = held.past
+        if past is None:
+            return
+
+        agent_id, request = held.incoming.agent.id, held.known_by.request
+        entrance = self._entering.setdefault((agent_id, request), _EntryLock())
+        async with entrance.lock:
+            try:
+                is_taken = await self._turns.journal.resume(past, held.known_by)
+            except StoreError:
+                is_taken = False
+            if not is_taken:
+                return  # Another request goes on with it.
+
+            try:
+                context = await self._prepare(held.incoming, past.turn_id, Stopwatch())
+                if not isinstance(context, RunnerResponse):
+                    await self._turns.settle(replace(context, held=held.text))
+            finally:
+                await self._turns.abandon(past.turn_id)
 
     async def _enter_conversation(
-        self, incoming: DialectRequest, known_by: RequestFingerprint
+        self, incoming: DialectRequest, known_by: RequestFingerprint, held: str = ""
     ) -> _Entered:
         """Enter a turn.
 
@@ -336,7 +384,7 @@ class TurnPipeline:
         """
         conversation = incoming.view.conversation
         if not conversation:
-            return await self._enter(incoming, known_by)
+            return await self._enter(incoming, known_by, held)
 
         place = (incoming.agent.id, f"conversation {conversation}")
         entrance = self._entering.setdefault(place, _EntryLock())
@@ -373,8 +421,13 @@ class TurnPipeline:
         except StoreError:  # which is reported when the turn is looked for
             return False
 
-    async def _enter(self, incoming: DialectRequest, known_by: RequestFingerprint) -> _Entered:
-        """Return the earlier attempt's answer, or start a turn, which may resume that attempt."""
+    async def _enter(
+        self, incoming: DialectRequest, known_by: RequestFingerprint, held: str = ""
+    ) -> _Entered:
+        """Return the earlier attempt's answer, or start a turn, which may resume that attempt.
+
+        ``held``: what the runner has of that attempt's answer.
+        """
         turn_id = new_turn_id()
         stopwatch = Stopwatch()
         earlier = await self._find_earlier(incoming, known_by, turn_id)
@@ -403,7 +456,11 @@ class TurnPipeline:
                     return context
 
                 context = replace(
-                    context, fingerprint=known_by.request, attempt=attempt, admission=admission
+                    context,
+                    fingerprint=known_by.request,
+                    attempt=attempt,
+                    admission=admission,
+                    held=held,
                 )
                 running = self._turns.start(context)
                 has_started = True
@@ -425,11 +482,13 @@ class TurnPipeline:
         path = incoming.request.path
         return refuse(path, 400, "conversation_moved_on", message, param="conversation")
 
-    def _answer_again(self, incoming: DialectRequest, earlier: CompletedTurn) -> RunnerResponse:
+    def _answer_again(
+        self, incoming: DialectRequest, earlier: CompletedTurn, held: str = ""
+    ) -> RunnerResponse:
         how: JoinKind = "awaited" if earlier.awaited else "answered"
         self._log_join(incoming, earlier.turn_id, how, size=len(earlier.response.body))
 
-        response = stored_response(incoming.view, incoming.dialect, earlier.response)
+        response = stored_response(incoming.view, incoming.dialect, earlier.response, held)
         mark = partial(self._mark_delivered, earlier.turn_id)
         return replace(response, on_delivered=mark, answer_of=earlier.turn_id)
 
@@ -498,13 +557,14 @@ class TurnPipeline:
         docs/spec/live.md section 1.
         """
         agent, view = incoming.agent, incoming.view
-        if not view.stream or agent.stream == "buffered":
-            return view
-        if view.buffered_reason is None:
+        if streams_live(agent, view):
             return replace(view, is_live=True)
 
-        reason = view.buffered_reason
-        self._log.event("live_fallback", agent, turn_id=turn_id, model=view.model, reason=reason)
+        if view.stream and agent.stream == "live":
+            reason = view.buffered_reason
+            self._log.event(
+                "live_fallback", agent, turn_id=turn_id, model=view.model, reason=reason
+            )
         return view
 
     def _conversation(

@@ -4,6 +4,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any
 
 from msgspec.structs import replace
@@ -30,15 +31,14 @@ from claw_mediate.core.types import (
 )
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.dialects.model_only import NO_DIALECT
-from claw_mediate.providers.failover import (
+from claw_mediate.providers.client import (
     BAD_REPLY,
-    TIMEOUT,
+    PROVIDER_TIMEOUT,
     TOO_LARGE,
     CutReply,
-    ModelCall,
-    ModelResult,
     ProviderResponse,
 )
+from claw_mediate.providers.failover import ModelCall, ModelResult
 from claw_mediate.providers.live_reply import BROKE_OFF, FLOW_SPENT, IDLE
 from claw_mediate.telemetry.event_log import EventLog, encode_json, now_rfc3339, rfc3339
 from claw_mediate.telemetry.history import (
@@ -51,18 +51,26 @@ from claw_mediate.telemetry.history import (
 from claw_mediate.telemetry.timing import Timings
 from claw_mediate.turns.budgets import Budgets
 from claw_mediate.turns.checkpoint import ReplayStats
-from claw_mediate.turns.context import RequestContext, StreamFigures, TurnContext, TurnResult
+from claw_mediate.turns.context import (
+    RequestContext,
+    ShownCharacters,
+    StreamFigures,
+    TurnContext,
+    TurnResult,
+)
 
 _UNKNOWN_COST = Cost(None)
+_NOTHING_SHOWN: Mapping[int, ShownCharacters] = MappingProxyType({})
 
 
 def tool_trace(
-    rounds: Sequence[Round], redactor: Redactor, shown: Sequence[int] = ()
+    rounds: Sequence[Round],
+    redactor: Redactor,
+    shown: Mapping[int, ShownCharacters] = _NOTHING_SHOWN,
 ) -> list[JsonObject]:
     """Return the record of every round that the proxy answered, also of rejected ones.
 
-    Each is a ``claw_contract.history.RoundRecord``. ``shown``: the characters that each reply of
-    the turn has shown, from the first one on.
+    Each is a ``claw_contract.history.RoundRecord``. ``shown``: what its reply has shown, by round.
     """
     trace: list[JsonObject] = []
     for past in rounds:
@@ -73,8 +81,12 @@ def tool_trace(
         }
         if past.response.usage:
             record["round_usage"] = _token_counts(past.response.usage)
-        if any(shown[past.number - 1 : past.number]):
-            record["shown"] = shown[past.number - 1]
+
+        characters = shown.get(past.number, ShownCharacters())
+        if characters.text:
+            record["shown"] = characters.text
+        if characters.reasoning:
+            record["shown_reasoning"] = characters.reasoning
         trace.append(record)
     return trace
 
@@ -310,7 +322,7 @@ class Recorder:
 
         if context.view.stream and result.stream is None:
             result = replace(result, stream=StreamFigures())
-        shown = result.stream.shown if result.stream is not None else ()
+        shown = result.stream.shown if result.stream is not None else _NOTHING_SHOWN
 
         has_run = any(call.ran for past in rounds for call in past.results)
         limit = _body_limit(result, usage, has_run=has_run)
@@ -326,6 +338,7 @@ class Recorder:
             "response": {
                 "format": "sse" if context.view.stream else "json",
                 "json": body_for_history(result.body, context.redactor, limit),
+                **_shown_member(result.shown, context.redactor, limit),
             },
             "usage": usage_members(usage),
             "tool_trace": tool_trace(rounds, context.redactor, shown),
@@ -484,6 +497,16 @@ def _stream_members(figures: StreamFigures) -> JsonObject:
     return {**members, **known, "shown_rounds": figures.shown_rounds}
 
 
+def _shown_member(text: str | None, redactor: Redactor, limit: int) -> JsonObject:
+    """Return what history says of the text that a turn has shown before it failed."""
+    if text is None:
+        return {}
+
+    encoded = text.encode(errors="replace")
+    is_long = len(encoded) > limit
+    return {"shown": cut_for_history(encoded, len(encoded), redactor, limit) if is_long else text}
+
+
 def _sent_body(context: TurnContext, limit: int) -> Any:
     """Return what history holds of the request that the provider was sent first."""
     prepared = context.prepared
@@ -589,7 +612,7 @@ def _may_have_cost(result: ModelResult) -> bool:
         return True
     if isinstance(result, CutReply):
         return True
-    return result.code in {BROKE_OFF, IDLE, FLOW_SPENT, TOO_LARGE, TIMEOUT, BAD_REPLY}
+    return result.code in {BROKE_OFF, IDLE, FLOW_SPENT, TOO_LARGE, PROVIDER_TIMEOUT, BAD_REPLY}
 
 
 def _usage_of(call: ModelCall, result: ModelResult | None) -> JsonObject | None:

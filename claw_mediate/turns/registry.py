@@ -11,13 +11,16 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from claw_mediate.core import tool_result
 from claw_mediate.core.observer import TurnObserver
+from claw_mediate.core.turn import turn
 from claw_mediate.core.types import (
     ModelResponse,
     ToolCall,
     ToolResult,
 )
 from claw_mediate.dialects.streams import OwnOpening
+from claw_mediate.providers.client import TransportFailure
 from claw_mediate.providers.failover import ModelCall, ModelResult
 from claw_mediate.providers.live_reply import FlowLimits
 from claw_mediate.telemetry.event_log import now_rfc3339
@@ -25,7 +28,7 @@ from claw_mediate.tools.managed_call import CallContext
 from claw_mediate.turns.answer_stream import AnswerStream, StreamForm
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.context import TurnContext
-from claw_mediate.turns.driver import TurnDriver
+from claw_mediate.turns.driver import TurnDriver, drive
 from claw_mediate.turns.ports import LivePort, Ports, TurnParts
 from claw_mediate.turns.provider_memory import ReplayableReasoning, StreamUsageRefusals
 from claw_mediate.turns.run import RunningTurn
@@ -96,6 +99,27 @@ class TurnRegistry:
         if self._heartbeat is None or self._heartbeat.done():
             self._heartbeat = asyncio.ensure_future(self._renew_leases())
         return running
+
+    async def settle(self, context: TurnContext) -> None:
+        """Remember what a failed turn did, without going on with it.
+
+        Its rounds are rebuilt from the journal: no model is asked, and no tool is called. They are
+        remembered under what the runner holds of the turn (``context.held``).
+        """
+        checkpoint = TurnCheckpoint(
+            self.journal,
+            context.turn_id,
+            on_failure=lambda reason: self._recorder.log_journal_failure(context, reason),
+            attempt="resumed",
+        )
+        stream = _open_stream(context)
+        ports = Ports(model=_ask_nobody, tools=_call_nothing, now=self._peers.now)
+        driver = TurnDriver(context.dialect, context.prepared, ports, checkpoint, stream)
+        outcome = await drive(turn(context.agent.limits, driver.now()), driver)
+
+        stream.drop(outcome.rounds)
+        ended = RunningTurn(context, driver, checkpoint, self._parts, stream)
+        await ended.remember_held(outcome.rounds)
 
     async def abandon(self, turn_id: str) -> None:
         """End in the journal a turn that was entered there and does not start."""
@@ -179,8 +203,20 @@ class TurnRegistry:
             return None
         on_json_body = partial(self._recorder.log_live_fallback, context, "json_body")
         return LivePort(
-            stream, self._flow_limits, on_json_body, stream.note_asked, self._usage_refusals
+            stream,
+            self._flow_limits,
+            on_json_body=on_json_body,
+            on_ask=stream.note_asked,
+            usage_refusals=self._usage_refusals,
         )
+
+
+async def _ask_nobody(_call: ModelCall) -> ModelResult:
+    return TransportFailure("turn_settled", "the turn has ended")
+
+
+async def _call_nothing(call: ToolCall, _key: str, _seconds: float) -> ToolResult:
+    return tool_result.turn_ended(call)
 
 
 def _open_stream(context: TurnContext) -> AnswerStream:

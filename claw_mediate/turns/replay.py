@@ -5,6 +5,9 @@ It is the real turn, judge and dialect, under the agent's present manifest.
 No provider and no service is asked, and nothing is written: the model says what it said, services
 answer what they answered, and the clock shows what it showed. If the turn goes another way than it
 went, it ends there, and names what was not recorded (docs/spec/inspect.md).
+
+Replies of a live turn are shown as those of a resumed one are: each up to its first call. What was
+shown of a reply that broke off is known of the turn's line of history alone.
 """
 
 from collections import Counter, deque
@@ -25,17 +28,21 @@ from claw_mediate.core.http import build_error_body
 from claw_mediate.core.tool_call import round_of_key
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.turn import turn
-from claw_mediate.core.types import Deliver, ToolCall, ToolResult, add_usage, runner_usage
-from claw_mediate.dialects.base import Additions, Dialect
-from claw_mediate.providers.failover import (
-    ModelCall,
-    ModelResult,
-    ProviderResponse,
-    TransportFailure,
-    parse_response,
+from claw_mediate.core.types import (
+    Deliver,
+    ModelResponse,
+    ToolCall,
+    ToolResult,
+    add_usage,
+    runner_usage,
 )
+from claw_mediate.dialects.base import Additions, Dialect, RunnerRequest
+from claw_mediate.dialects.streams import NO_OPENING
+from claw_mediate.providers.client import ProviderResponse, TransportFailure
+from claw_mediate.providers.failover import ModelCall, ModelResult, parse_response
 from claw_mediate.telemetry.event_log import encode_json
 from claw_mediate.telemetry.history import body_for_history
+from claw_mediate.turns.answer_stream import AnswerStream, StreamForm, streams_live
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.context import PreparedRequest
 from claw_mediate.turns.driver import TurnDriver, drive
@@ -115,25 +122,35 @@ async def replay_turn(recording: RecordedTurn, agent: Agent, dialect: Dialect) -
     )
     variants = dialect.build_request(view, catalog, Additions())
 
-    peers = _Peers(recording, agent)
+    stream = _open_stream(agent, dialect, view)
+    peers = _Peers(recording, agent, stream)
     ports = Ports(peers.model, peers.tools, lambda: peers.clock)
     checkpoint = _NullCheckpoint(str(recording.entry.get("turn_id")))
-    driver = TurnDriver(dialect, PreparedRequest(catalog, lambda _: variants), ports, checkpoint)
+    prepared = PreparedRequest(catalog, lambda _: variants)
+    driver = TurnDriver(dialect, prepared, ports, checkpoint, stream)
     commands = turn(agent.limits, peers.clock, keeps_rounds=view.keeps_rounds)
     outcome = await drive(commands, driver)
+    if stream is not None:
+        stream.drop(outcome.rounds)
 
     code: str | None = None
     if isinstance(outcome, Deliver):
         status = 200
         usage = runner_usage(outcome.usage)
         body = dialect.write_response(outcome.response, view, usage, terminal=outcome.terminal)
+        if stream is not None:
+            stream.release(body, terminal=outcome.terminal)
+            body = stream.answer(body)
     else:
         status = outcome.status
         code = outcome.code
         own = outcome.failure.body if outcome.failure is not None else None
         body = own or build_error_body(recording.path, status, code, outcome.message)
 
-    response = as_object(recording.entry.get("response"))
+    response = {**as_object(recording.entry.get("response"))}
+    if code is None:
+        response.pop("shown", None)  # It is of turns without an answer
+    shown = {} if stream is None else stream.figures().shown
     about = {
         "digest": agent.digest,
         "status": "error" if code else "ok",
@@ -142,21 +159,32 @@ async def replay_turn(recording: RecordedTurn, agent: Agent, dialect: Dialect) -
         "tools_offered": [offered.alias for offered in catalog.offered],
         "response": {**response, "json": body_for_history(body, _NO_SECRETS)},
         "usage": usage_members(usage_record(add_usage(outcome.usage), len(outcome.usage))),
-        "tool_trace": tool_trace(outcome.rounds, _NO_SECRETS),
+        "tool_trace": tool_trace(outcome.rounds, _NO_SECRETS, shown),
     }
     entry = {**recording.entry, **decode_recorded(encode_json(about))}
     return ReplayOutcome(status, body, entry, tuple(peers.missing))
 
 
+def _open_stream(agent: Agent, dialect: Dialect, view: RunnerRequest) -> AnswerStream | None:
+    """Return what shows the replies of a live turn; None for a turn that is buffered."""
+    if not streams_live(agent, view):
+        return None
+
+    form = StreamForm(dialect, replace(view, is_live=True), NO_OPENING)
+    return AnswerStream(form, _NO_SECRETS, lambda: 0.0, shows=agent.preamble == "show")
+
+
 class _Peers:
     """The model and the services, from the recording; and the turn's clock."""
 
-    def __init__(self, recording: RecordedTurn, agent: Agent) -> None:
+    def __init__(self, recording: RecordedTurn, agent: Agent, stream: AnswerStream | None) -> None:
         self._recording = recording
         self._agent = agent
+        self._stream = stream
         self._answers = {place: deque(answers) for place, answers in recording.answers.items()}
         trace = [as_object(past) for past in as_array(recording.entry.get("tool_trace"))]
         self._walls = [_number(past, "wall_time_ms") for past in trace]
+        self._model_ms = [*map(_longest_model_ms, trace)]
         self._recorded_calls = {place: deque(calls) for place, calls in _calls(trace).items()}
         self.clock = 0.0
         self.missing: list[str] = []
@@ -168,15 +196,17 @@ class _Peers:
             message = f"the turn goes another way than it went: {self.missing[0]} is not recorded"
             return TransportFailure(NOT_RECORDED, message)
 
-        # While a reply flowed to the runner, the turn's clock stood still, and so did its rounds'.
-        latency_ms = min([reply.latency_ms, *self._walls[call.round - 1 : call.round]])
+        latency_ms = min([reply.latency_ms, *self._model_ms[call.round - 1 : call.round]])
         self.clock = (sum(self._walls[: call.round - 1]) + latency_ms) / 1000
         if reply.status is None:
             reason = reply.body.decode(errors="replace")
             return TransportFailure(str(self._recording.entry.get("error")), reason)
 
         response = ProviderResponse(reply.status, reply.content_type, reply.body)
-        return parse_response(response, call.read)
+        result = parse_response(response, call.read)
+        if self._stream is not None and isinstance(result, ModelResponse):
+            self._stream.replay(reply.body)
+        return result
 
     async def tools(self, call: ToolCall, key: str, seconds: float) -> ToolResult:
         assert call.tool is not None
@@ -227,6 +257,16 @@ def _answer(
         envelope.get("status_code"),
         ran=True,
     )
+
+
+def _longest_model_ms(past: JsonObject) -> int:
+    """Return how long a round's reply took at most, on the turn's clock.
+
+    While a reply flows to its runner, that clock stands still, and so does the round's wall time:
+    it has the reply's time before that, and then the time of the calls, which ran side by side.
+    """
+    took = [_number(as_object(call), "latency_ms") for call in as_array(past.get("tool_calls"))]
+    return max(_number(past, "wall_time_ms") - max(took, default=0), 0)
 
 
 def _calls(trace: Sequence[JsonObject]) -> dict[tuple[int, str], list[JsonObject]]:

@@ -1,8 +1,8 @@
 """The answer of a mediated turn as an HTTP response: one JSON body, or a stream that is kept alive.
 
-The headers of a stream go out when the turn goes on after a good first response, or when
-``keepalive_first`` is over. Until then an error keeps its own status; afterwards it is an event of
-the stream (docs/spec/mediation.md section 6).
+The headers of a stream go out when content is shown, when the turn goes on after a good first
+response, or when ``Pace.first`` is over. Until then an error keeps its own status; afterwards it is
+an event of the stream, or cuts it (docs/spec/live.md sections 8 and 9).
 """
 
 import asyncio
@@ -11,9 +11,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, I
 
 from msgspec.structs import replace
 
+from claw_mediate.core.held_text import HeldText
 from claw_mediate.core.http import AnswerCutError, RunnerResponse, build_error_body, respond
 from claw_mediate.dialects.base import Dialect, RunnerRequest
-from claw_mediate.dialects.streams import Keepalive, write_stream
+from claw_mediate.dialects.streams import NO_OPENING, Keepalive, write_stream
 from claw_mediate.settings import Pace
 from claw_mediate.turns.answer_stream import AnswerStream
 from claw_mediate.turns.context import TurnContext, TurnResult
@@ -66,15 +67,15 @@ class ClientStream:
             on_disconnect()
 
 
-async def attend(running: RunningTurn, pace: Pace) -> RunnerResponse:
+async def attend(running: RunningTurn, pace: Pace, held: str = "") -> RunnerResponse:
     """Return the answer of a running turn, for one more runner.
 
-    Cancelled when that runner leaves.
+    Cancelled when that runner leaves. ``held``: what the runner has of it already.
     """
     running.waiting += 1
     try:
         if running.stream is not None:
-            response = await _stream(running, running.stream, pace)
+            response = await _stream(running, running.stream, pace, held)
         else:
             # Several runners may wait for the same task.
             await asyncio.wait([running.task])
@@ -90,7 +91,9 @@ async def attend(running: RunningTurn, pace: Pace) -> RunnerResponse:
     )
 
 
-async def _stream(running: RunningTurn, stream: AnswerStream, pace: Pace) -> RunnerResponse:
+async def _stream(
+    running: RunningTurn, stream: AnswerStream, pace: Pace, held: str
+) -> RunnerResponse:
     """Return the answer of a turn that was asked to stream.
 
     It is the turn's error while the status is open, else its stream.
@@ -112,22 +115,35 @@ async def _stream(running: RunningTurn, stream: AnswerStream, pace: Pace) -> Run
             return _whole(result)
 
     headers = [*_STREAM, *progress.headers]
-    events = ClientStream(_events(running, stream, pace), running.disconnect)
+    events = ClientStream(_events(running, stream, pace, held), running.disconnect)
     return RunnerResponse(200, headers, events, streaming=True)
 
 
 def stored_response(
-    view: RunnerRequest, dialect: Dialect, stored: StoredResponse
+    view: RunnerRequest, dialect: Dialect, stored: StoredResponse, held: str = ""
 ) -> RunnerResponse:
-    """Return once more the answer that a turn ended with."""
+    """Return once more the answer that a turn ended with, without what the runner holds of it."""
     if not view.stream:
         return respond(stored.status, stored.body, stored.content_type)
 
     async def chunks() -> AsyncIterator[bytes]:
-        for events in _batches(write_stream(dialect, stored.body, view)):
+        for events in _batches(_write_unheld(dialect, stored.body, view, held)):
             yield events
 
     return RunnerResponse(200, _STREAM, chunks(), streaming=True)
+
+
+def _write_unheld(dialect: Dialect, body: bytes, view: RunnerRequest, held: str) -> Iterator[bytes]:
+    """Yield an answer as a stream, without what the runner holds."""
+    if not held:
+        yield from write_stream(dialect, body, view)
+        return
+
+    writer = dialect.writer(view, NO_OPENING)
+    unheld = HeldText(held, whole_pieces=dialect.answers_in_items)
+    for event in dialect.tell(body, view):
+        for each in unheld.pass_on(event, is_known=True):
+            yield writer.write(each)
 
 
 def _whole(result: TurnResult) -> RunnerResponse:
@@ -172,14 +188,16 @@ class Beats:
         return None if self._pace.kind == "off" else max(self._next - now, 0.0)
 
 
-async def _events(running: RunningTurn, stream: AnswerStream, pace: Pace) -> AsyncGenerator[bytes]:
+async def _events(
+    running: RunningTurn, stream: AnswerStream, pace: Pace, held: str
+) -> AsyncGenerator[bytes]:
     """Yield what a turn shows while it comes, and keepalives while nothing does.
 
     Raise ``AnswerCutError`` where the stream must break off.
     """
     progress, task = running.driver.progress, running.task
     beats = Beats(pace, time.monotonic())
-    reader = stream.attach()
+    reader = stream.attach(held)
     try:
         while True:
             is_over = task.done()  # Looked at first: what was shown before is read below

@@ -5,28 +5,21 @@ result is returned; a turn that fails or is left by its runner is recorded with 
 """
 
 import asyncio
+import dataclasses
 import re
 import time
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from msgspec import structs
 from msgspec.structs import replace
 
 from claw_contract.history import UsageRecord
 from claw_mediate.core import tool_result
-from claw_mediate.core.continuity import EMPTY_TEXT_KEY
+from claw_mediate.core.continuity import EMPTY_TEXT_KEY, text_key
+from claw_mediate.core.held_text import compact
 from claw_mediate.core.http import GONE, RETRY_AFTER, STOPPING, build_error_body
-from claw_mediate.core.shown import (
-    PREFILL,
-    LiveRecord,
-    RoundText,
-    answer_anchor_of_shown,
-    describe_rounds,
-    failed_anchor_of_shown,
-)
-from claw_mediate.core.shown_log import ShownWords
+from claw_mediate.core.shown import answer_anchor_of_shown, failed_anchor_of_shown
 from claw_mediate.core.turn import turn
 from claw_mediate.core.types import (
     Deliver,
@@ -43,8 +36,10 @@ from claw_mediate.turns.context import TurnContext, TurnResult
 from claw_mediate.turns.driver import TurnDriver, drive
 from claw_mediate.turns.kept.records import describe_delivered, marks_of
 from claw_mediate.turns.ports import TurnParts
+from claw_mediate.turns.shown_rounds import describe_shown
 from claw_state.continuity import Anchor
 from claw_state.journal import StoredResponse
+from claw_state.ownership import KeptObject
 
 _MEDIA_TYPE = re.compile(r"[\w.+-]{1,64}/[\w.+-]{1,64}", re.ASCII)
 _SECONDS = re.compile(r"[0-9]{1,9}", re.ASCII)
@@ -112,13 +107,20 @@ class RunningTurn:
         if not self.context.view.is_live:
             stream.release(result.body, terminal=False)
 
-        # The stream may have begun under another id: with an earlier reply, or with a keepalive,
-        # which may come while this is stored.
-        kept, saved = result.kept, ""
-        while kept is not None and (shown := stream.id) not in {"", kept.id, saved}:
-            await self._ownership.save(self.context.agent, structs.replace(kept, id=shown))
-            saved = shown
+        if result.kept is not None:
+            await self._save_as_shown(result.kept, stream)
         stream.finish()
+
+    async def _save_as_shown(self, kept: KeptObject, stream: AnswerStream) -> None:
+        """Save the record of a response under the id that its runner has, too.
+
+        The stream may have begun under another id: that of an earlier reply, or of a keepalive.
+        """
+        saved = {"", kept.id}
+        while stream.id not in saved:  # A keepalive may come while this is saved.
+            shown_id = stream.id
+            await self._ownership.save(self.context.agent, replace(kept, id=shown_id))
+            saved.add(shown_id)
 
     async def _end_failed(self, billed_before: int) -> None:
         """End the turn without an answer.
@@ -127,6 +129,9 @@ class RunningTurn:
         """
         if self._billed > billed_before:
             await self.checkpoint.record_billed(self._billed)
+        if self.stream is not None and self.stream.has_shown_anything:
+            held = self.context.held
+            await self.checkpoint.record_shown(held + self.stream.shown_text(held))
         await self.checkpoint.end(None)
 
     async def _play(self) -> TurnResult:
@@ -209,8 +214,9 @@ class RunningTurn:
             body = self.stream.answer(body)
 
         anchor = await self._remember(outcome, body)
-        await self._settle(outcome, marks_of([anchor]))
-        kept = describe_delivered(context, outcome, anchor, body)
+        is_joined = self.stream is not None and bool(self.stream.shown_rounds)
+        await self._settle(outcome, marks_of([anchor]), body if is_joined else b"")
+        kept = describe_delivered(context, outcome, anchor, body, is_joined=is_joined)
         if kept is not None:
             await self._ownership.save(context.agent, kept)
         return TurnResult(200, ok=True, body=body, kept=kept, headers=self._shown(response.headers))
@@ -272,16 +278,18 @@ class RunningTurn:
     def _shown(self, headers: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
         return tuple((name, self.context.redactor.text(value)) for name, value in headers)
 
-    async def _settle(self, outcome: Outcome, marks: Collection[str] = ()) -> None:
+    async def _settle(
+        self, outcome: Outcome, marks: Collection[str] = (), joined: bytes = b""
+    ) -> None:
         """Record the results that a conversation of the provider's still waits for.
 
-        ``marks``: of the turn's answer.
+        ``marks``: of the turn's answer. ``joined``: the answer, if hidden rounds are shown in it.
         """
         conversation = self.context.conversation
         if conversation is None:
             return
 
-        await conversation.note_end(outcome, self.driver.last_round(), marks)
+        await conversation.note_end(outcome, self.driver.last_round(), marks, joined)
         if any(map(_could_leave, outcome.rounds)):
             self._recorder.log_intervention(self.context, "conversation_keeps_rounds")
 
@@ -295,38 +303,51 @@ class RunningTurn:
             self._recorder.log_intervention(context, loss)
 
         anchor = dialect.response_anchor(outcome.response, context.view, terminal=outcome.terminal)
-        if self.stream is None or not self.stream.shown_rounds:
-            hidden = dialect.write_hidden_rounds(outcome.rounds, replayed=True)
+        stream = self.stream
+        rounds: Sequence[Round] = outcome.rounds
+        if stream is not None and context.held:
+            await self._remember_joined(rounds, stream)
+            rounds = await self.remember_held(rounds)
+            anchor = _also_named(anchor, text_key(stream.shown_text(context.held)))
+
+        if stream is None or not any(past.number in stream.shown_rounds for past in rounds):
+            hidden = dialect.write_hidden_rounds(rounds, replayed=True)
             await self._continuity.remember(context, anchor, hidden)
             return anchor
 
         shown = dialect.read_response(answer, context.catalog)
         whole = dialect.response_anchor(shown, context.view, terminal=False)
-        record = self._describe_shown(outcome.rounds, self.stream)
+        record = describe_shown(context, rounds, stream, stream.last_words().text)
         anchor = answer_anchor_of_shown(whole, anchor)
         await self._continuity.remember_live(context, anchor, record)
         return anchor
 
-    def _describe_shown(self, rounds: Sequence[Round], stream: AnswerStream) -> LiveRecord:
-        """Return the record of a turn that has shown something of its hidden rounds."""
-        dialect, prefill = self.context.dialect, self.context.view.prefill_text
-        rules = dialect.split_rules
-        texts = [RoundText(PREFILL, prefill)] if prefill else []
+    async def remember_held(self, rounds: Sequence[Round]) -> Sequence[Round]:
+        """Store the rounds of earlier attempts under what the runner holds of their answer.
 
-        for past in rounds:
-            words = stream.shown_rounds.get(past.number, ShownWords())
-            hidden = dialect.write_hidden_rounds([past], replayed=True)
-            text = RoundText(
-                past.number,
-                words.text,
-                hidden,
-                words.reasoning if rules.joins_text else "",
-                words.pieces,
-                rules.signatures(past.response.message),
-            )
-            texts.append(text)
+        Return the other rounds: they led to what it is shown now.
+        """
+        context, stream = self.context, self.stream
+        assert stream is not None
+        known = rounds[: stream.known_rounds]
+        record = describe_shown(context, known, stream, "")
+        anchor = failed_anchor_of_shown(context.held, context.view.evidence.before)
+        await self._continuity.remember_live(context, anchor, record)
+        return rounds[len(known) :]
 
-        return describe_rounds(texts, stream.last_words().text, is_joined=rules.joins_text)
+    async def _remember_joined(self, rounds: Sequence[Round], stream: AnswerStream) -> None:
+        """Store all rounds for a runner that makes one message of what it held and the rest."""
+        context = self.context
+        if context.dialect.answers_in_items:
+            return  # What it holds are items, and stay some.
+
+        held = compact(context.held)
+        known = compact("".join(stream.shown_rounds[n].text for n in _known(stream)))
+        lost = held.removeprefix(known) if held.startswith(known) else ""
+        record = describe_shown(context, rounds, stream, stream.last_words().text, lost)
+        whole = context.held + stream.shown_text(context.held)
+        anchor = Anchor(text_key(whole), context.view.evidence.before)
+        await self._continuity.remember_live(context, anchor, record)
 
     async def _remember_unanswered(self, outcome: Refuse) -> None:
         """Store what a failed turn did, in the place of its answer.
@@ -337,9 +358,14 @@ class RunningTurn:
         before = context.view.evidence.before
         if stream is not None and stream.has_shown_anything:
             stream.drop(outcome.rounds)
-            anchor = failed_anchor_of_shown(stream.shown_text(), before)
-            record = self._describe_shown(outcome.rounds, stream)
-            await self._continuity.remember_live(context, anchor, record)
+            rounds: Sequence[Round] = outcome.rounds
+            if context.held:
+                rounds = await self.remember_held(rounds)
+
+            if rounds:  # Otherwise there is nothing to put into a later request
+                anchor = failed_anchor_of_shown(stream.shown_text(context.held), before)
+                record = describe_shown(context, rounds, stream, stream.last_words().text)
+                await self._continuity.remember_live(context, anchor, record)
             return
 
         hidden = context.dialect.write_hidden_rounds(outcome.rounds, replayed=True)
@@ -360,9 +386,25 @@ class RunningTurn:
             self._recorder.log_fault(self.context, error)
             usage = UsageRecord(total_rounds=len(paid))
 
-        figures = self.stream.figures() if self.stream is not None else None
-        timed = replace(result, latency_ms=latency_ms, stream=figures)
+        timed = replace(result, latency_ms=latency_ms)
+        if self.stream is not None:
+            timed = replace(timed, stream=self.stream.figures())
+        if self.stream is not None and self.stream.has_shown_anything and not result.ok:
+            words = self.stream.shown_words().values()
+            timed = replace(timed, shown="".join(each.text for each in words))
         self._recorder.record_turn(self.context, timed, outcome.rounds, usage)
+
+
+def _known(stream: AnswerStream) -> list[int]:
+    """Return the numbers of the rounds that earlier attempts have shown something of."""
+    return [number for number in sorted(stream.shown_rounds) if number <= stream.known_rounds]
+
+
+def _also_named(anchor: Anchor, name: str) -> Anchor:
+    """Return an anchor with one more name."""
+    if name in anchor.keys or name == EMPTY_TEXT_KEY:
+        return anchor
+    return dataclasses.replace(anchor, names=(*anchor.names, name))
 
 
 def _could_leave(past: Round) -> bool:

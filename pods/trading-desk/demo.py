@@ -41,6 +41,7 @@ PROMPTS = {
     ],
 }
 OVER_RESPONSES = ["Quote TSLA and write a note, at once.", "Show my orders."]
+LIVE = "Quote AAPL, and say what you do."
 
 
 class Screen:
@@ -119,8 +120,11 @@ class Demo:
         )
         screen.checks(evidence.executor_checks(run))
         screen.heading("The executor, by a runner on OpenAI Responses")
-        self.ask("executor", "responses", OVER_RESPONSES)
+        self.ask("executor", "responses", [*OVER_RESPONSES, LIVE])
         screen.checks(evidence.responses_checks(run))
+        screen.heading("The last turn again, as it came: the executor's policy says stream: live")
+        self.show_live()
+        screen.checks(evidence.live_checks(run))
         screen.heading("Audit: the calls that the proxy made, and the tools that it withheld")
         self.audit()
         screen.checks(evidence.audit_checks(run))
@@ -214,6 +218,14 @@ class Demo:
             row = ("\n".join(_turn_lines(turn)), "\n".join(hidden) or "nothing")
             title = f"{agent} ({sdk} SDK): {turn['prompt']}"
             self.screen.table(("What the runner saw", "What was hidden from it"), [row], title)
+
+    def show_live(self) -> None:
+        """Print the last turn over Responses in the order of time: each word as it came."""
+        rows = [
+            (f"{seconds:.2f} s", seen.strip(), hidden)
+            for seconds, seen, hidden in self.run.live_turn("executor", "responses")
+        ]
+        self.screen.table(("since the request", "What the runner saw", "What was hidden"), rows)
 
     def audit(self) -> None:
         granted = self.run.granted_tools()

@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,21 @@ class Evidence:
             for event in events
             if event["type"] == "intervention"
         ]
+
+    def live_turn(self, agent: str, sdk: str) -> list[tuple[float, str, str]]:
+        """Return what came of the last turn on an SDK, in the order of time.
+
+        Each entry has the seconds since the request, the text that the runner got then, and the
+        managed call that was made then: one of the two is empty.
+        """
+        turn = self.turns(agent, sdk)[-1]
+        turn_id = self.history(agent)[-1]["turn_id"]
+        entries = [(when, text, "") for when, text in turn["parts"]]
+        for event in _json_lines(self.root / "proxy.log"):
+            if event["type"] == "tool_call" and event.get("turn_id") == turn_id:
+                started = datetime.fromisoformat(event["started"]).timestamp()
+                entries.append((started, "", f"round {event['round']}: {event['name']}"))
+        return [(when - turn["asked_at"], *what) for when, *what in sorted(entries)]
 
     def orders(self) -> list[tuple[str, str, str, int, str]]:
         with closing(
@@ -143,7 +159,7 @@ def executor_checks(run: Evidence) -> Iterator[Check]:
 
 
 def responses_checks(run: Evidence) -> Iterator[Check]:
-    note, orders = run.turns("executor", "responses")
+    note, orders, _ = run.turns("executor", "responses")
     calls = [call["name"] for call in note["native_calls"]]
     yield (
         calls == ["write_note"],
@@ -160,6 +176,20 @@ def responses_checks(run: Evidence) -> Iterator[Check]:
             "The note holds the quote's price.",
         )
         yield "10 NVDA" in orders["text"], "It received the order of the executor's other runner."
+
+
+def live_checks(run: Evidence) -> Iterator[Check]:
+    if not run.is_scripted:
+        return  # Another model need not say anything before it calls a tool
+
+    came = run.live_turn("executor", "responses")
+    calls = [place for place, (_, _, hidden) in enumerate(came) if hidden]
+    said = ["".join(text for _, text, _ in part) for part in (came[: calls[0]], came[calls[0] :])]
+    yield (
+        len(calls) == 1 and said[0].startswith("Before I answer"),
+        "The runner had the model's first words before the tool was called.",
+    )
+    yield "227.91" in said[1], "It had the price after the call, in the same answer."
 
 
 def audit_checks(run: Evidence) -> Iterator[Check]:

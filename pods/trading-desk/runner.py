@@ -7,7 +7,7 @@ It knows nothing of pods or proxies.
     ANTHROPIC_BASE_URL=… ANTHROPIC_API_KEY=… python runner.py anthropic notes.txt "a prompt" …
 
 All prompts belong to one conversation. After each it prints one JSON line: everything that it
-received. OPENAI_MODEL and ANTHROPIC_MODEL name the model.
+received, and each part of the text with its time. OPENAI_MODEL and ANTHROPIC_MODEL name the model.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,10 +44,17 @@ class Turn:
     native_calls: list[Call] = field(default_factory=list)
     requests: int = 0
     events: int = 0
+    asked_at: float = field(default_factory=time.time)
+    parts: list[tuple[float, str]] = field(default_factory=list)
+    """Each part of the text as it came, with the seconds since 1970."""
     repeated_tools: list[str] = field(default_factory=list)
     """Names of the tools that responses repeated: those of OpenAI Responses repeat
     their request.
     """
+
+    def note(self, text: str) -> None:
+        """Note a part of the text that has just come."""
+        self.parts.append((time.time(), text))
 
 
 class OpenAI:
@@ -68,7 +76,10 @@ class OpenAI:
         with self._client.chat.completions.stream(
             model=self._model, messages=self.messages, tools=[tool]
         ) as stream:
-            turn.events += sum(event.type == "chunk" for event in stream)
+            for event in stream:
+                turn.events += event.type == "chunk"
+                if event.type == "content.delta":
+                    turn.note(event.delta)
             message = stream.get_final_completion().choices[0].message
         turn.text += message.content or ""
         members = {"id": True, "type": True, "function": {"name", "arguments"}}
@@ -109,17 +120,22 @@ class Responses:
         with self._client.responses.stream(
             model=self._model, instructions=SYSTEM, input=self.messages, tools=[tool], store=False
         ) as stream:
-            turn.events += sum(1 for _ in stream)
+            for event in stream:
+                turn.events += 1
+                if event.type == "response.output_text.delta":
+                    turn.note(event.delta)
             response = stream.get_final_response()
-        turn.text += response.output_text
+        said = [item for item in response.output if item.type == "message"]
+        texts = ["".join(getattr(part, "text", "") for part in item.content) for item in said]
+        turn.text += (text := "\n\n".join(texts))
         turn.repeated_tools += [tool.name for tool in response.tools if tool.type == "function"]
         calls = [
             Call(item.call_id, item.name, item.arguments)
             for item in response.output
             if item.type == "function_call"
         ]
-        if response.output_text:
-            self.messages.append({"role": "assistant", "content": response.output_text})
+        if text:
+            self.messages.append({"role": "assistant", "content": text})
         self.messages += [
             {
                 "type": "function_call",
@@ -154,7 +170,10 @@ class Anthropic:
         with self._client.messages.stream(
             model=self._model, max_tokens=1024, system=SYSTEM, messages=self.messages, tools=[tool]
         ) as stream:
-            turn.events += sum(1 for _ in stream)
+            for event in stream:
+                turn.events += 1
+                if event.type == "text":
+                    turn.note(event.text)
             content = stream.get_final_message().content
         turn.text += "".join(block.text for block in content if block.type == "text")
         self.messages.append({"role": "assistant", "content": content})

@@ -13,23 +13,29 @@ of intents.
     every intent has a result                the sentence of each result, with its numbers, or with
                                              the reason of its failure
 
+Where the user says "say what you do", a sentence comes before the calls, and the words of a stream
+come slowly, as a model writes them.
+
     SCRIPTED_MODEL_KEY=… SCRIPTED_MODEL_RECORD=requests.jsonl \\
         uvicorn --factory scripted_model:application --port 4100
 """
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
 import os
 import re
 import secrets
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import model_streams
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 type Json = dict[str, Any]
@@ -37,6 +43,8 @@ type Calls = list[tuple[str, Json]]
 """Tools' names and arguments."""
 
 MODEL = "scripted-model"
+_TALKATIVE = "say what you do"
+_EVENT_SECONDS = 0.08  # Between the events of a stream whose words come slowly
 
 
 class Intent(NamedTuple):
@@ -91,7 +99,7 @@ INTENTS = (
 
 
 def decide(body: Json) -> tuple[str | None, Calls]:
-    """Return the model's text, or its calls, for a request of any protocol."""
+    """Return the model's text and its calls, for a request of any protocol."""
     prompt, results = read_messages(body.get("messages") or body["input"])
     matches = [
         (intent, match)
@@ -122,7 +130,10 @@ def decide(body: Json) -> tuple[str | None, Calls]:
     ]
     if not calls:
         return values["text"], []
-    return None, calls if "at once" in prompt else calls[:1]
+    is_talkative = _TALKATIVE in prompt.lower()
+    pending = [intent.name for intent, _ in matches if intent.tool not in results]
+    preamble = f"Before I answer, I look at the {pending[0]} of today." if is_talkative else None
+    return preamble, calls if "at once" in prompt else calls[:1]
 
 
 def read_messages(messages: list[Json]) -> tuple[str, dict[str, str]]:
@@ -206,26 +217,24 @@ def openai_completion(text: str | None, calls: Calls) -> Json:
 
 def openai_response(text: str | None, calls: Calls) -> Json:
     content = [{"type": "output_text", "text": text, "annotations": []}]
-    output: list[Json] = [
+    message = {
+        "id": _id("msg_"),
+        "type": "message",
+        "role": "assistant",
+        "status": "completed",
+        "content": content,
+    }
+    output: list[Json] = [] if text is None else [message]
+    output += [
         {
-            "id": _id("msg_"),
-            "type": "message",
-            "role": "assistant",
-            "status": "completed",
-            "content": content,
+            "id": _id("fc_"),
+            "type": "function_call",
+            "call_id": _id("call_"),
+            "name": name,
+            "arguments": json.dumps(values),
         }
+        for name, values in calls
     ]
-    if text is None:
-        output = [
-            {
-                "id": _id("fc_"),
-                "type": "function_call",
-                "call_id": _id("call_"),
-                "name": name,
-                "arguments": json.dumps(values),
-            }
-            for name, values in calls
-        ]
     head = {
         "id": _id("resp_"),
         "object": "response",
@@ -283,7 +292,21 @@ async def answer(request: Request) -> Response:
     response = _WRITERS[request.url.path](*decide(asked))
     if "output" in response:
         response["tools"] = asked["tools"]  # As the real API does, which repeats its request
-    return JSONResponse(response, headers={"x-scripted-model": "1"})
+    if not asked.get("stream"):
+        return JSONResponse(response, headers={"x-scripted-model": "1"})
+
+    prompt, _ = read_messages(asked.get("messages") or asked["input"])
+    seconds = _EVENT_SECONDS if _TALKATIVE in prompt.lower() else 0.0
+    events = paced(_STREAMS[request.url.path](response, asked), seconds)
+    headers = {"x-scripted-model": "1"}
+    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+
+
+async def paced(events: Iterator[bytes], seconds: float) -> AsyncIterator[bytes]:
+    """Yield events, each after a pause."""
+    for event in events:
+        await asyncio.sleep(seconds)
+        yield event
 
 
 def record(request: Request, body: bytes) -> None:
@@ -299,6 +322,11 @@ _WRITERS = {
     "/v1/chat/completions": openai_completion,
     "/v1/responses": openai_response,
     "/v1/messages": anthropic_message,
+}
+_STREAMS = {
+    "/v1/chat/completions": model_streams.completion_events,
+    "/v1/responses": model_streams.response_events,
+    "/v1/messages": model_streams.message_events,
 }
 
 

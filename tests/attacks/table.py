@@ -151,10 +151,11 @@ ATTACKS = (
         "Echoed secrets",
         (
             "a peer returns a secret of a provider, a service or the agent: verbatim, "
-            "escaped, percent-encoded or in base64"
+            "escaped, percent-encoded or in base64; a model spreads it over the deltas of a stream"
         ),
         (
             "attack:planted-secrets",
+            "live:secrets",
             "failure:matrix",
             "service:no-echo",
             "mcp:refused-words",

@@ -57,6 +57,15 @@ def test_what_it_runs_is_the_smallest_worked_pod(tmp_path: Path) -> None:
         assert (tmp_path / "one" / file).read_bytes() == (MINIMAL / file).read_bytes(), file
 
 
+@pytest.mark.requirement("cli:init-live")
+@pytest.mark.parametrize("form", [(), ("--with-tools",)], ids=["plain", "with-tools"])
+def test_the_agent_of_a_new_pod_streams_live(tmp_path: Path, form: tuple[str, ...]) -> None:
+    assert claw(tmp_path, "init", "one", *form).returncode == 0
+    assert claw(tmp_path / "one", "compile").returncode == 0
+    written = (tmp_path / "one/.claw-runtime/context/assistant/tools.json").read_bytes()
+    assert json.loads(written)["policy"]["stream"] == "live"
+
+
 @pytest.mark.requirement("cli:init")
 @pytest.mark.parametrize(
     ("name", "code", "says"),

@@ -15,6 +15,8 @@ HOLE = "…"
 """The mark that takes the place of a value in a sentence."""
 _NO_RUNNERS = ("replay.py",)
 """Modules whose answers no runner gets: they replay a turn for an operator."""
+_NO_RUNNER_CODES = {"turn_settled"}
+"""Codes of turns whose outcome is dropped (``TurnRegistry.settle``)."""
 _CODE_AT = {
     "refuse": 2,
     "build_error_body": 2,
@@ -67,7 +69,7 @@ def answers() -> set[str]:
                     and (place := _CODE_AT.get(_name(call.func))) is not None
                 ):
                     found.update(_codes(call, place, known))
-    return found
+    return found - _NO_RUNNER_CODES
 
 
 def events(kind: str, member: str) -> set[str]:

@@ -95,6 +95,10 @@ The columns:
 All other errors are the proxy's, in the dialect's form.
 OpenAI's form contains the code below; Anthropic's has no code, so it is only in the log and in history.
 
+The table is about turns that are buffered.
+In a turn that streams [live](./spec/live.md#9-failures), it holds until the runner has something of the reply.
+After that the reply is not asked for again: the runner gets the error that the provider told, as an event, or a cut where the provider just broke off.
+
 The time of a turn is limited (`total_timeout_ms`), and so is the time of each part: no request waits forever.
 
 | the provider … | response | event | final call | attempts |

@@ -250,7 +250,7 @@ class Played:
         incoming = SimpleNamespace(
             agent=SimpleNamespace(id="a"), dialect=dialect, view=view, covered=frozenset()
         )
-        weaves = asyncio.run(self._continuity.find_hidden_rounds(incoming, "", None))
+        weaves = asyncio.run(self._continuity.find_hidden_rounds(incoming, "", None)).weaves
         adapted = change_hidden(
             weaves, lambda messages: dialect.replay_rules.adapt(messages, MAKER)
         )

@@ -162,16 +162,20 @@ def _part_events(
     part: Body, kind: str, text_kind: str, cut: Cut, left_out: frozenset[str]
 ) -> Iterator[Body]:
     member = "refusal" if text_kind == "refusal" else "text"
-    started = {**part, member: "", **({"annotations": []} if "annotations" in part else {})}
+    started = {**part, member: ""}
+    if "annotations" in part:
+        started["annotations"] = []
     if "part" not in left_out:
         yield {"type": f"response.{kind}.added", "part": started}
 
     *deltas, done = _text_events(f"response.{text_kind}", member, part[member], cut, frozenset())
-    yield from () if "delta" in left_out else deltas
+    if "delta" not in left_out:
+        yield from deltas
     for index, note in enumerate(part.get("annotations", ())):
         name = "response.output_text.annotation.added"
         yield {"type": name, "annotation_index": index, "annotation": note}
-    yield from () if "text.done" in left_out else (done,)
+    if "text.done" not in left_out:
+        yield done
 
     if "part" not in left_out:
         yield {"type": f"response.{kind}.done", "part": part}

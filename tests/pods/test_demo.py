@@ -62,6 +62,7 @@ def assert_nothing_is_left(tmp_path: Path, pids: dict[int, str]) -> None:
 
 @pytest.mark.requirement("docs:first-screen")
 @pytest.mark.requirement("pods:demo")
+@pytest.mark.requirement("pods:demo-live")
 def test_the_demo_shows_the_whole_job_and_leaves_nothing_behind(tmp_path: Path) -> None:
     with demo(tmp_path) as process:
         output = read_until(process, "== Audit")
@@ -87,6 +88,8 @@ def test_the_demo_shows_the_whole_job_and_leaves_nothing_behind(tmp_path: Path) 
         "executor (responses SDK): Quote TSLA and write a note, at once.",
         "ok    Its runner received write_note, and not the quote that the proxy ran first.",
         "ok    Its responses repeat the runner's own tool, and none that the proxy added.",
+        "ok    The runner had the model's first words before the tool was called.",
+        "ok    It had the price after the call, in the same answer.",
         "analyst may not call: trading-api.execute_trade",
         "executor may not call: journal.add_entry",
         (

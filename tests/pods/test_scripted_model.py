@@ -231,3 +231,55 @@ def test_it_decides_the_same_on_the_responses_protocol_and_repeats_the_tools(
     history += [call, {"type": "function_call_output", "call_id": call.call_id, "output": data}]
     last = client.responses.create(model="x", input=history, tools=tools, store=False)
     assert last.output_text == "NVDA is quoted at $135.25."
+
+
+TALK = "Quote AAPL, and say what you do."
+PREAMBLE = "Before I answer, I look at the quotes of today."
+
+
+@pytest.mark.requirement("pods:scripted-model-streams")
+def test_it_streams_a_preamble_and_a_call_of_chat_completions(client: openai.OpenAI) -> None:
+    messages: Any = [user(TALK)]
+    with client.chat.completions.stream(
+        model="x", messages=messages, tools=[QUOTE], stream_options={"include_usage": True}
+    ) as stream:
+        deltas = [event.delta for event in stream if event.type == "content.delta"]
+        completion = stream.get_final_completion()
+    said = [*filter(None, deltas)]  # As the API's, its first chunk has an empty text
+    assert said == [word + " " for word in PREAMBLE.split()[:-1]] + ["today."]
+    assert called(completion) == [("trading-api__get_quote", {"symbol": "AAPL"})]
+    assert completion.choices[0].finish_reason == "tool_calls"
+    assert completion.usage is not None
+
+
+@pytest.mark.requirement("pods:scripted-model-streams")
+def test_it_streams_a_preamble_and_a_call_of_anthropic_messages(url: str) -> None:
+    tools: Any = [
+        {"name": QUOTE["function"]["name"], "input_schema": QUOTE["function"]["parameters"]}
+    ]
+    prompt: Any = user(TALK)
+    with (
+        anthropic.Anthropic(base_url=url, api_key=KEY, max_retries=0) as client,
+        client.messages.stream(model="x", max_tokens=100, messages=[prompt], tools=tools) as stream,
+    ):
+        said = [event.text for event in stream if event.type == "text"]
+        text, call = stream.get_final_message().content
+    assert said == [word + " " for word in PREAMBLE.split()[:-1]] + ["today."]
+    assert text.type == "text"
+    assert text.text == PREAMBLE
+    assert call.type == "tool_use"
+    assert (call.name, call.input) == ("trading-api__get_quote", {"symbol": "AAPL"})
+
+
+@pytest.mark.requirement("pods:scripted-model-streams")
+def test_it_streams_a_preamble_and_a_call_of_responses(client: openai.OpenAI) -> None:
+    tools: Any = [{"type": "function", "strict": False, **QUOTE["function"]}]
+    messages: Any = [user(TALK)]
+    with client.responses.stream(model="x", input=messages, tools=tools, store=False) as stream:
+        said = [event.delta for event in stream if event.type == "response.output_text.delta"]
+        response = stream.get_final_response()
+    assert said == [word + " " for word in PREAMBLE.split()[:-1]] + ["today."]
+    assert response.output_text == PREAMBLE
+    call = response.output[-1]
+    assert call.type == "function_call"
+    assert (call.name, call.arguments) == ("trading-api__get_quote", '{"symbol": "AAPL"}')

@@ -16,33 +16,40 @@ from tests.wires import anthropic, openai, responses
 
 HALVES = list(itertools.combinations(WIRES, len(WIRES) // 2))
 EVERY_FORM = bool(os.environ.get("CLAW_SEARCH"))
-"""``make soak`` runs each transcript in both forms of each dialect."""
+"""``make soak`` runs each transcript in every form of each dialect."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a transcript in each dialect; the name of the test decides which half of
-    them stream, unless each does both.
+    """Run a transcript in each dialect.
+
+    The name of the test decides which half of the dialects stream, unless each runs in every
+    form, and whether those streams are live.
     """
     if "desk" not in metafunc.fixturenames:
         return
-    wires = mark.args if (mark := metafunc.definition.get_closest_marker("wires")) else tuple(WIRES)
-    if EVERY_FORM or metafunc.definition.get_closest_marker("both_forms"):
-        ways = [f"{wire}-{form}" for wire in wires for form in ("json", "stream")]
+
+    find_marker = metafunc.definition.get_closest_marker
+    wires = mark.args if (mark := find_marker("wires")) else tuple(WIRES)
+    shows_live = {wire for wire in wires if wire != "legacy" and not find_marker("buffered")}
+    if EVERY_FORM or find_marker("both_forms"):
+        forms = [(wire, form) for wire in wires for form in ("json", "stream")]
+        forms += [(wire, "live") for wire in wires if wire in shows_live]
     else:
-        streaming = HALVES[zlib.crc32(metafunc.function.__name__.encode()) % len(HALVES)]
-        ways = [f"{wire}-{'stream' if wire in streaming else 'json'}" for wire in wires]
-    metafunc.parametrize("desk", ways, indirect=True)
+        choice = zlib.crc32(metafunc.function.__name__.encode())
+        streaming = HALVES[choice % len(HALVES)]
+        live = shows_live if (choice // len(HALVES)) % 2 else set()
+        streams = {wire: "live" if wire in live else "stream" for wire in streaming}
+        forms = [(wire, streams.get(wire, "json")) for wire in wires]
+
+    metafunc.parametrize("desk", [f"{wire}-{form}" for wire, form in forms], indirect=True)
 
 
 @pytest.fixture
 async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Desk]:
-    """Yield a desk for each dialect, of which one half streams: a test body must
-    draw the same picture in all of them.
-    """
-    dialect, way = request.param.split("-")
-    async with opened(
-        Desk(tmp_path, WIRES[dialect], stream=way != "json", live=way == "live")
-    ) as made:
+    """Yield a desk for each dialect: a test body must draw the same picture in all of them."""
+    dialect, form = request.param.split("-")
+    made = Desk(tmp_path, WIRES[dialect], stream=form != "json", live=form == "live")
+    async with opened(made):
         yield made
 
 

@@ -247,15 +247,20 @@ class Conversing:
 
     def _sends(self, talk: Talk, *headers: Header, answered: bool = True) -> str:
         """Send the conversation; return the response as one body, or "" if it is an error."""
-        self.desk.wire, self.desk.messages, self.desk.native = talk.wire, talk.messages, ["shell"]
-        self.desk.lines, self.desk.model.known, self._heard = [], 0, len(self.desk.model.raw)
+        desk = self.desk
+        desk.wire = talk.wire
+        desk.messages = talk.messages
+        desk.native = ["shell"]
+        desk.lines = []
+        desk.model.known = 0
+        self._heard = len(desk.model.raw)
+
         request = self._request(talk)
-        exchange, body = self.loop.run(
-            self._exchanged(replace(request, headers=[*request.headers, *headers]))
-        )
-        failed = exchange.status != 200 or (
-            exchange.streaming and talk.wire.stream_error(body) is not None
-        )
+        request = replace(request, headers=[*request.headers, *headers])
+        exchange, body = self.loop.run(self._exchanged(request))
+
+        told_error = exchange.streaming and talk.wire.stream_error(body) is not None
+        failed = exchange.status != 200 or told_error
         assert failed is not answered, body
         if failed:
             return ""

@@ -100,6 +100,11 @@ class Desk:
         self.answered_with: dict[str, str] = {}
         """Its headers."""
         self.answer = Said()
+        """Its words; of a live one those of its last reply only, as a buffered one has them."""
+        self.shows_preambles = live
+        """False if what the runner gets of earlier replies is not to be checked."""
+        self.shown = Said()
+        """All of its words."""
         self.events: list[Body] = []
         self.mediators: list[Mediator] = []
         """All mediators, also those that count as killed: their turns go on in this
@@ -165,6 +170,10 @@ class Desk:
         """
         self.model.says(parts, cut=cut, takes=takes, more=more)
 
+    def model_breaks_off(self, *parts: Part, behind: str) -> None:
+        """Script a reply of a live turn whose stream ends right behind this word."""
+        self.model.breaks_off(parts, behind)
+
     def model_answers(self, body: bytes, headers: Headers = ()) -> None:
         """Script a body, as it is."""
         self.model.answers(200, body, headers)
@@ -200,6 +209,7 @@ class Desk:
     async def turn(self) -> str:
         """Send the runner's messages; return the picture of the turn."""
         self.lines, self.model.known = [], 0
+        self.model.said.clear()
         exchange = await self.mediator.exchange(self.admitted(), self.request())
         if isinstance(exchange, Forward):
             self.draw(
@@ -248,12 +258,24 @@ class Desk:
             return
         self.raw = body
         self.body = self.wire.assembled(body) if exchange.streaming else body
-        self.answer = self.wire.said(self.body)
+        self.shown = self.wire.said(self.body)
+        self.answer = self._last_of(self.shown) if self.shows_preambles else self.shown
         self.messages.append(self.wire.kept(self.body))
         hidden = len(self.history()[-1]["tool_trace"])
         self.draw(
             "cllama → runner", self.words(self.answer) + (f"   [{hidden} hidden]" if hidden else "")
         )
+
+    def _last_of(self, shown: Said) -> Said:
+        """Return what the last reply has shown: all others must have been shown before it."""
+        text, thought = shown.text, shown.thought
+        for earlier in self.model.said[:-1]:
+            assert text.startswith(earlier.text)
+            assert thought.startswith(earlier.thought)
+            text = text.removeprefix(earlier.text)
+            text = text.removeprefix("\n\n") if earlier.text else text
+            thought = thought.removeprefix(earlier.thought)
+        return replace(shown, text=text, thought=thought)
 
     @property
     def usage(self) -> tuple[int, int]:

@@ -12,7 +12,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from claw_mediate.core.types import ModelResponse
-from claw_mediate.providers.failover import ModelCall, ModelResult, ProviderResponse, parse_response
+from claw_mediate.providers.client import ProviderResponse
+from claw_mediate.providers.failover import ModelCall, ModelResult, parse_response
 from claw_state.ownership import KeptObject
 from tests.turns.desk import Desk
 from tests.turns.scripted import Model

@@ -6,29 +6,28 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
 from claw_mediate.core import tool_result
 from claw_mediate.core.types import ModelResponse, ToolCall, ToolResult
-from claw_mediate.providers.failover import (
-    ModelCall,
-    ModelResult,
+from claw_mediate.providers.client import (
+    CutReply,
     ProviderResponse,
     ProviderResult,
     TransportFailure,
-    parse_response,
 )
-from claw_mediate.providers.live_reply import read_reply
+from claw_mediate.providers.failover import ModelCall, ModelResult, parse_response
+from claw_mediate.providers.live_reply import BrokenReplyError, LiveCall, read_reply
 from claw_mediate.providers.routing import Route
 from claw_mediate.tools.managed_call import CallContext
 from tests.turns.streamed_response import StreamedResponse
-from tests.wires import Body, Made
+from tests.wires import Body, Made, Said
 
 if TYPE_CHECKING:
     from tests.turns.desk import Desk
@@ -46,6 +45,13 @@ class Thought:
     words: str
 
 
+class BrokenOff(NamedTuple):
+    """A reply whose connection breaks right behind the event that has this word."""
+
+    body: bytes
+    behind: str
+
+
 class Exactly(str):
     """A name that the model calls exactly so, whatever was offered."""
 
@@ -59,10 +65,12 @@ class Model:
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
-        self.script: list[partial[ProviderResult]] = []
+        self.script: list[Callable[[], ProviderResult | BrokenOff]] = []
         self.bodies: list[Body] = []
         self.raw: list[bytes] = []
         self.known = 0
+        self.said: list[Said] = []
+        """The replies of this turn that came as streams."""
         self.fault: Exception | None = None
         self.names: dict[str, str] = {}
         """The name of each call in the picture, by the call's id."""
@@ -87,6 +95,14 @@ class Model:
     def fails(self, code: str) -> None:
         self.script.append(partial(TransportFailure, code, "the provider can't be reached"))
 
+    def breaks_off(self, parts: Sequence[Part], behind: str) -> None:
+        def reply() -> BrokenOff:
+            said = self._said(parts, cut=False, takes=0.0, more={})
+            assert isinstance(said, ProviderResponse)
+            return BrokenOff(said.body, behind)
+
+        self.script.append(reply)
+
     async def post(self, route: Route, call: ModelCall) -> ModelResult:
         maker = self.makers.pop(0) if self.makers else route.candidate.maker
         body = call.body_for(maker)
@@ -108,10 +124,27 @@ class Model:
     async def close(self) -> None:
         return
 
+    async def _break_off(self, answer: BrokenOff, live: LiveCall) -> ProviderResult:
+        """Stream the beginning of a reply; return what the proxy makes of that."""
+        events = self.desk.wire.streamed(answer.body).split(b"\n\n")
+        last = next(at for at, event in enumerate(events) if answer.behind.encode() in event)
+        stream = b"\n\n".join([*events[: last + 1], b""])
+        live.was_streamed = True
+        try:
+            await read_reply(StreamedResponse(stream), live)  # type: ignore[arg-type]
+        except BrokenReplyError as error:
+            if live.has_shown:
+                return CutReply(error.code, "it broke off", is_cut=True)
+            return TransportFailure(error.code, "it broke off")
+        raise AssertionError("a reply that breaks off has no end")
+
     async def _stream(
-        self, answer: ProviderResult, call: ModelCall, request: Body
+        self, answer: ProviderResult | BrokenOff, call: ModelCall, request: Body
     ) -> ProviderResult:
         """Return an answer as the proxy puts it together that is told of it while it comes."""
+        if isinstance(answer, BrokenOff):
+            assert call.live is not None
+            return await self._break_off(answer, call.live)
         if call.live is None:
             assert request.get("stream") is not True
             return answer
@@ -127,6 +160,7 @@ class Model:
         call.live.was_streamed = True
         call.live.on_head(answer.headers)
         body = await read_reply(streamed, call.live)  # type: ignore[arg-type]
+        self.said.append(self.desk.wire.said(body))
         return replace(answer, body=body)
 
     def _said(
@@ -162,7 +196,9 @@ class Model:
             (canonical for canonical, known in self.desk.granted.items() if known == text), name
         )
 
-    def _words(self, answer: ProviderResult) -> str:
+    def _words(self, answer: ProviderResult | BrokenOff) -> str:
+        if isinstance(answer, BrokenOff):
+            return f"{self.desk.words(self.desk.wire.said(answer.body))}, cut: {answer.behind}"
         if not isinstance(answer, ProviderResponse):
             return f"unreachable: {answer.code}"
         if answer.status != 200:

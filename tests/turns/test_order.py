@@ -107,6 +107,7 @@ cllama → runner   'You own one.'
 
 
 @pytest.mark.requirement("calls:terminal-on-success")
+@pytest.mark.buffered
 async def test_a_turn_that_a_tool_ended_is_remembered_behind_the_models_own_words(
     desk: Desk,
 ) -> None:

@@ -141,6 +141,7 @@ cllama → runner   'Done.'   [1 hidden]
     assert desk.services.calls == ["desk.balance", "desk.quote", "desk.quote", "desk.trade"]
 
 
+@pytest.mark.buffered
 @pytest.mark.requirement("loop:answer-continuity")
 @pytest.mark.parametrize("words", ["", "Bought, I think."])
 async def test_a_turn_that_a_terminal_tool_ended_has_its_rounds_later_too(

@@ -8,6 +8,7 @@ import asyncio
 import json
 import sqlite3
 from contextlib import closing
+from typing import Any
 
 import pytest
 from inline_snapshot import snapshot
@@ -92,6 +93,15 @@ async def test_a_turn_that_fails_again_and_again_is_resumed_each_time_and_paid_f
     assert len({line["turn_id"] for line in desk.history()}) == 1
 
 
+def _without_nulls(value: Any) -> Any:
+    """Return a body without members that are null: a live stream does not tell them."""
+    if isinstance(value, list):
+        return [_without_nulls(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {name: _without_nulls(each) for name, each in value.items() if each is not None}
+
+
 @pytest.mark.requirement("log:join")
 @pytest.mark.requirement("journal:retry-of-a-done-turn")
 @pytest.mark.parametrize(
@@ -115,7 +125,7 @@ async def test_a_done_turn_is_answered_again_where_the_runner_says_that_it_retri
 
 cllama → runner   'Bought.'   [1 hidden]
 """)
-    assert json.loads(desk.body) == json.loads(body)
+    assert _without_nulls(json.loads(desk.body)) == _without_nulls(json.loads(body))
     assert len(desk.history()) == 1
     (event,) = desk.told("join")
     assert JoinEvent.model_validate(event)

@@ -103,6 +103,7 @@ async def test_whether_calls_may_be_made_side_by_side_stays_as_the_runner_said(
 
 
 @pytest.mark.both_forms
+@pytest.mark.buffered
 @pytest.mark.requirement("injection:whole-response")
 async def test_the_provider_is_asked_for_a_whole_response_whatever_the_runner_asked_for(
     desk: Desk,

@@ -130,7 +130,8 @@ def _deltas(message: Body) -> list[Body]:
     """Return a message as a stream has it: its role first, then words, then calls in parts."""
     texts = {name: message.pop(name, None) or "" for name in ("reasoning_content", "content")}
     calls = message.pop("tool_calls", None) or []
-    deltas: list[Body] = [{"content": "" if texts["content"] else None, **message}]
+    opening: Body = {"content": "" if texts["content"] else None, "refusal": None, **message}
+    deltas = [opening]
     deltas += [{name: word} for name, text in texts.items() for word in in_words(text)]
 
     for place, call in enumerate(calls):

@@ -54,6 +54,22 @@ def message(text: str, item_id: str = "msg_1") -> Body:
     }
 
 
+COMPUTER_CALL: Body = {
+    "type": "computer_call",
+    "id": "cu_1",
+    "call_id": "call_c",
+    "action": {"type": "click"},
+    "status": "completed",
+}
+LOCAL_SHELL_CALL: Body = {
+    "type": "local_shell_call",
+    "id": "ls_1",
+    "call_id": "call_l",
+    "action": {"command": ["ls"]},
+    "status": "completed",
+}
+
+
 def function_call(call_id: str, name: str, arguments: str) -> Body:
     item = {
         "type": "function_call",
@@ -356,7 +372,12 @@ def _grow(item: Body, kind: str, event: Body) -> None:
 
 
 def _check_done(grown: Body, done: Body) -> None:
-    assert {**grown, **({"status": done["status"]} if "status" in done else {})} == done
+    """Check that an item's last event says what its parts said.
+
+    Only the last event has what tells how the item ended, and its encrypted content.
+    """
+    ends = {name: done[name] for name in ("status", "encrypted_content") if name in done}
+    assert {**grown, **ends} == done
 
 
 def stream_error(stream: bytes) -> bytes | None:

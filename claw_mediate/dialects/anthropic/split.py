@@ -1,6 +1,6 @@
 """The splitting of an assistant's message of Anthropic messages, as live turns need it.
 
-docs/spec/mediation.md section 7. An answer is blocks, of which each round has some.
+docs/spec/live.md section 6. An answer is blocks, of which each round has some.
 
     block of the runner's message      what becomes of it
     ─────────────────────────────────  ─────────────────────────────────────────────────────────────

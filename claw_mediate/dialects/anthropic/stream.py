@@ -1,4 +1,4 @@
-"""The stream of a message, which may be made of several replies (docs/spec/mediation.md section 6).
+"""The stream of a message, which may be made of several replies (docs/spec/live.md section 4).
 
 It has one ``message_start``, block indexes 0, 1, 2 … without gaps, the deltas of each block type
 that has some, and all other blocks whole. Members that we do not know are sent as they are. The
@@ -30,7 +30,7 @@ from claw_mediate.dialects.members import (
     string_member,
     without_line_breaks,
 )
-from claw_mediate.dialects.streams import Keepalive, OwnOpening
+from claw_mediate.dialects.streams import NO_MINTED_IDS, Keepalive, OwnOpening
 
 _PING: Final = sse.event(b'{"type":"ping"}', "ping")
 _FINAL_MEMBERS: Final = ("stop_reason", "stop_sequence")
@@ -95,6 +95,10 @@ class MessageWriter:
     def id(self) -> str:
         """Return the id that the stream has shown; "" before it has shown one."""
         return self._id
+
+    @property
+    def minted(self) -> Mapping[str, str]:
+        return NO_MINTED_IDS
 
     def begin_reply(self) -> None:
         """Note that the next events are those of another reply, whose blocks come after all."""

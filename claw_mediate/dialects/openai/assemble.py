@@ -221,28 +221,28 @@ class _Choice:
         raw_delta = _value(choice, "delta")
         delta = {} if raw_delta == _NULL else _members_decoder.decode(raw_delta)
 
-        told = _Told(self._piece, chunk_members, own_members)
+        events = _ChoiceEvents(self._piece, chunk_members, own_members)
         logprobs = self._join_logprobs(_value(choice, "logprobs"))
         for name, text in self._read_texts(delta):
-            told.add_text(name, text, logprobs)
-            logprobs = None
+            events.add_text(name, text, logprobs)
+            logprobs = None  # They went along with the first text.
 
         has_calls = _value(delta, TOOL_CALLS) != _NULL or _value(delta, FUNCTION_CALL) != _NULL
         if logprobs is not None and not has_calls:
             # Its token has no text of its own: it is a part of a character, or a special one.
-            told.add("content", "logprobs", {}, logprobs)
+            events.add("content", "logprobs", {}, logprobs)
 
         for name, value in self._read_objects(delta):
-            told.add("object", name, {"delta": {name: msgspec.Raw(value)}})
+            events.add("object", name, {"delta": {name: msgspec.Raw(value)}})
         for call in self._read_calls(delta):
-            told.add_call(call)
+            events.add_call(call)
 
         reason = _value(choice, "finish_reason")
         if reason != _NULL:
             self._finish_reason = reason
-            told.add("end", "", {"choice": {"finish_reason": msgspec.Raw(reason)}})
+            events.add("end", "", {"choice": {"finish_reason": msgspec.Raw(reason)}})
         self._check_bounds()
-        yield from told.events
+        yield from events.all
 
     def body(self) -> dict[str, Any]:
         """Return the whole choice."""
@@ -335,14 +335,14 @@ class _Choice:
             raise json_splice.TooManyMembersError
 
 
-class _Told:
+class _ChoiceEvents:
     """The events of one part of a choice.
 
     The members of its chunk and of the choice that nobody knows go along with the first event.
     """
 
     def __init__(self, piece: int, chunk_members: Members, choice_members: Members) -> None:
-        self.events: list[ReplyEvent] = []
+        self.all: list[ReplyEvent] = []
         self._piece = piece
         self._chunk_members = chunk_members
         self._choice_members = choice_members
@@ -361,12 +361,12 @@ class _Told:
     ) -> None:
         if logprobs is not None:
             data = {**data, "choice": {"logprobs": logprobs}}
-        self.events.append(ReplyEvent(kind, self._piece, self._with_others(data), channel, text))
+        self.all.append(ReplyEvent(kind, self._piece, self._with_others(data), channel, text))
 
     def add_call(self, event: ReplyEvent) -> None:
         if self._chunk_members or self._choice_members:
             event = msgspec.structs.replace(event, data=self._with_others(event.data))
-        self.events.append(event)
+        self.all.append(event)
 
     def _with_others(self, data: Mapping[str, Any]) -> Mapping[str, Any]:
         if self._chunk_members:

@@ -44,8 +44,8 @@ def call_channel(index: int) -> str:
     return f"{TOOL_CALLS}.{index}"
 
 
-class _Inner:
-    """The ``function`` or the ``custom`` of a call."""
+class _CallFunction:
+    """The ``function`` of a call, or the ``custom`` of one."""
 
     def __init__(self, text_name: str) -> None:
         self._text_name = text_name
@@ -87,11 +87,13 @@ def _text(value: bytes) -> str:
 
 
 class _Call:
+    """One call, put together of its parts."""
+
     def __init__(self, channel: str) -> None:
         self.id = ""
         self._channel = channel
         self._type: bytes | None = None
-        self._inner: dict[str, _Inner] = {}
+        self._inner: dict[str, _CallFunction] = {}
         self._others: dict[str, list[bytes]] = {}
         self._has_begun = False
 
@@ -127,7 +129,7 @@ class _Call:
     def _add_inner(self, name: str, value: bytes) -> tuple[str, dict[str, Any]]:
         inner = self._inner.get(name)
         if inner is None:
-            inner = self._inner[name] = _Inner(_TEXT_OF[name])
+            inner = self._inner[name] = _CallFunction(_TEXT_OF[name])
         return inner.add(_part_decoder.decode(value))
 
     def _read_head(self, part: Part) -> dict[str, Any]:

@@ -43,7 +43,10 @@ class ShownTexts:
         return shown
 
     def with_earlier(self, message: Members) -> Changes:
-        """Return the changes of a message that make it say the earlier replies, too."""
+        """Return the changes of a message that make it say the earlier replies, too.
+
+        A text of its own that was not shown leaves: a turn that a tool ended has one.
+        """
         changes: Changes = {}
         for name, parts in self._earlier.items():
             earlier = "".join(parts)
@@ -53,7 +56,7 @@ class ShownTexts:
                 elements = [first_part, *split_array(message[name])]
                 changes[name] = b"[" + b",".join(elements) + b"]"
             else:
-                changes[name] = encode(earlier + self._separator(name, own or "") + (own or ""))
+                changes[name] = encode(earlier + "".join(self._present.get(name, ())))
         return changes
 
     def _separator(self, name: str, text: str) -> str:

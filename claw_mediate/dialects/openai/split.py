@@ -1,6 +1,6 @@
 """The splitting of an assistant's message of chat completions, as live turns need it.
 
-docs/spec/mediation.md section 7. An answer has one text, and the rounds are stretches of it.
+docs/spec/live.md section 6. An answer has one text, and the rounds are stretches of it.
 
     member of the runner's message     what becomes of it
     ─────────────────────────────────  ─────────────────────────────────────────────────────────────

@@ -1,4 +1,4 @@
-"""The writer of a runner's stream of chat completion chunks (docs/spec/mediation.md section 6).
+"""The writer of a runner's stream of chat completion chunks (docs/spec/live.md section 4).
 
     what counts over the stream  rule
     ───────────────────────────  ─────────────────────────────────────────────────────────────────
@@ -27,7 +27,7 @@ from claw_mediate.dialects.members import split_object
 from claw_mediate.dialects.openai.assemble_calls import FUNCTION_CALL, TOOL_CALLS
 from claw_mediate.dialects.openai.earlier_replies import ShownLogprobs, ShownTexts
 from claw_mediate.dialects.openai.response import edit_first_choice
-from claw_mediate.dialects.streams import Keepalive, OwnOpening
+from claw_mediate.dialects.streams import NO_MINTED_IDS, Keepalive, OwnOpening
 
 type _Members = Mapping[str, Any]
 
@@ -87,6 +87,10 @@ class ChatWriter:
     @property
     def id(self) -> str:
         return "" if self._frame is None else _text(self._frame["id"]) or ""
+
+    @property
+    def minted(self) -> Mapping[str, str]:
+        return NO_MINTED_IDS
 
     def begin_reply(self) -> None:
         """Note that the next events are those of another reply (``streams.StreamWriter``)."""

@@ -19,6 +19,7 @@ DIALECT: Final = Dialect(
     replay_rules=ReasoningRules(),
     split_rules=split.SPLIT_RULES,
     keepalive_setting="responses",
+    answers_in_items=True,
     read_request=request.read_request,
     build_request=request.build_request,
     add_context=request.add_context,

@@ -1,6 +1,6 @@
 """The weaving of hidden items between the items that a live turn has shown.
 
-docs/spec/mediation.md section 7. An answer is items, of which each round has some.
+docs/spec/live.md section 6. An answer is items, of which each round has some.
 
     item of the runner's               what becomes of it
     ─────────────────────────────────  ─────────────────────────────────────────────────────────────

@@ -1,4 +1,4 @@
-"""The writer of a runner's stream of the Responses API (docs/spec/responses.md section 7).
+"""The writer of a runner's stream of the Responses API (docs/spec/live.md section 4).
 
     what counts over the stream  rule
     ───────────────────────────  ────────────────────────────────────────────────────────────────

@@ -56,6 +56,8 @@ MAX_SHOWN = 4 << 20
 """Bytes that are kept of a body, and of a line of history."""
 NOT_MADE, _RECORDED = "not-made.invalid", "recorded.invalid"
 """Hosts of requests that were not made: such names never resolve (RFC 2606)."""
+FAILED = "cllama: "
+"""The text before the reason why there was no response."""
 _MAX_NAME_LENGTH = 128
 """The most characters of a tool's name: a model may invent one of any length."""
 _NOT_PRINTABLE = "\N{REPLACEMENT CHARACTER}"
@@ -198,7 +200,7 @@ class _HiddenFlow(_Notifier):
 
     @_fail_silently(None)
     def on_failure(self, why: str) -> None:
-        self._flow.error = flow.Error(f"cllama: {why}")
+        self._flow.error = flow.Error(FAILED + why)
         self._end(HttpErrorHook(self._flow))
 
     def _end(self, *events: hooks.Hook) -> None:

@@ -165,6 +165,15 @@ def _copy[T](of: T) -> T:
     return twin
 
 
+def _original_line(message: http.Message, originals: Originals) -> bytes | None:
+    """Return the original target or reason phrase; None if it is shown as it is, or was edited."""
+    if originals.line is None:
+        return None
+
+    shown, original = originals.line
+    return original if getattr(message.data, _line(message)) == shown else None
+
+
 def restore[M: http.Message](message: M, originals: Originals) -> M:
     """Return the message to send: with its originals, and with what was edited meanwhile.
 
@@ -172,17 +181,16 @@ def restore[M: http.Message](message: M, originals: Originals) -> M:
     """
     fields = original_fields(message, originals)
     body = originals.own_body(message)
-    line = originals.line
-    has_line = line is not None and getattr(message.data, _line(message)) == line[0]
-    if fields is message.data.headers.fields and originals.body is None and not has_line:
+    line = _original_line(message, originals)
+    if fields is message.data.headers.fields and originals.body is None and line is None:
         return message
 
     whole = _copy(message)
     whole.data = _copy(message.data)
     whole.data.headers = _copy(message.data.headers)
     whole.data.headers.fields = fields
-    if line is not None and has_line:
-        setattr(whole.data, _line(message), line[1])
+    if line is not None:
+        setattr(whole.data, _line(message), line)
     if originals.body is not None:
         whole.data.content = body
         # Also after an edit it must be the length of what is sent.

@@ -175,7 +175,8 @@ def _recorded(child: http.HTTPFlow) -> RecordedResponse:
     milliseconds = latency if isinstance(latency, int) else 0
     if child.response is None:
         why = child.error.msg if child.error is not None else "no response"
-        return RecordedResponse(None, "", why.encode(errors="replace"), 0, milliseconds)
+        reason = why.removeprefix(hidden_flows.FAILED).encode(errors="replace")
+        return RecordedResponse(None, "", reason, 0, milliseconds)
 
     response = child.response
     body = _content(response)

@@ -66,11 +66,14 @@ class KeptConversation:
 
         await self._save(response, pending)
 
-    async def note_end(self, outcome: Outcome, last: Round | None, marks: Collection[str]) -> None:
+    async def note_end(
+        self, outcome: Outcome, last: Round | None, marks: Collection[str], joined: bytes = b""
+    ) -> None:
         """Record what the provider waits for after the turn.
 
         ``last``: the turn's last response, as far as it is answered; None if that is not known.
         ``marks``: those of the turn's answer, whose hidden rounds the conversation has.
+        ``joined``: the answer, if it shows something of those rounds.
         """
         self._marks = (*self._record.anchors, *marks)[-MAX_MARKS:]
 
@@ -78,6 +81,9 @@ class KeptConversation:
         is_last_shown = isinstance(outcome, Deliver) and outcome.terminal
         hidden = outcome.rounds[:-1] if is_last_shown else outcome.rounds
         self._hide(hidden)
+        if joined:
+            for shown in self._form.ids_of_output(joined):
+                self._hidden.pop(shown, None)
 
         if isinstance(outcome, Deliver):
             results = outcome.rounds[-1].results if outcome.terminal else ()

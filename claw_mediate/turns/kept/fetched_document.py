@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from claw_mediate.core.http import build_error_body
 from claw_mediate.dialects.base import UnreadableRequestError, UnreadableResponseError
-from claw_mediate.providers.failover import BAD_REPLY, ProviderResponse, TransportFailure
+from claw_mediate.providers.client import BAD_REPLY, ProviderResponse, TransportFailure
 from claw_mediate.turns.context import TurnResult
 from claw_mediate.turns.kept.ownership import STATE_UNAVAILABLE
 from claw_state.url import StoreError

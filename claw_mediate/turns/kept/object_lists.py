@@ -22,7 +22,8 @@ from claw_mediate.core.observer import RequestInfo
 from claw_mediate.dialects.base import UnreadableRequestError, UnreadableResponseError
 from claw_mediate.dialects.bodies import encode
 from claw_mediate.http.headers import provider_headers
-from claw_mediate.providers.failover import ProviderFailover, too_large
+from claw_mediate.providers.client import too_large
+from claw_mediate.providers.failover import ProviderFailover
 from claw_mediate.providers.routing import Requester, Router, new_turn_id
 from claw_mediate.turns.kept.fetched_document import FailedFetchError, whole_body
 from claw_mediate.turns.kept.provider_objects import ProviderObjects

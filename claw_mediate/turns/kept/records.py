@@ -42,11 +42,11 @@ def describe_forwarded(incoming: DialectRequest, session: str) -> KeptObject | N
 
 
 def describe_delivered(
-    context: TurnContext, outcome: Deliver, answer: Anchor, body: bytes
+    context: TurnContext, outcome: Deliver, answer: Anchor, body: bytes, *, is_joined: bool
 ) -> KeptObject | None:
     """Return the record of a delivered response; None where no provider keeps it.
 
-    ``body``: as it is delivered.
+    ``body``: as it is delivered. ``is_joined``: it also has what hidden rounds have shown.
     """
     kept = context.view.kept
     response, rounds = outcome.response, outcome.rounds
@@ -66,9 +66,10 @@ def describe_delivered(
 
     hidden_ids = record.hidden_ids
     delivered = b""
-    if pending:
-        # The provider keeps another body, with calls that the runner never got. What the model
-        # said beside those calls is in both bodies, and not hidden.
+    if pending or is_joined:
+        # The provider keeps another body: with calls that the runner never got, or only the last
+        # of several replies. What the model said beside those calls is in both bodies, and not
+        # hidden.
         shown = kept.form.ids_of_output(body)
         hidden_ids = tuple(each for each in hidden_ids if each not in shown)
         if len(body) <= _MAX_DELIVERED:

@@ -49,7 +49,6 @@ def test_text_flows_at_once_and_everything_from_the_first_call_on_waits() -> Non
     events = [OPENING, text(0, "Let me"), text(0, " see."), stop(0), call(1), text(2, "Well"), END]
     assert shown(gate, events) == [OPENING, text(0, "Let me"), text(0, " see.")]
     assert gate.has_call
-    assert gate.shown_characters == 11
 
 
 @pytest.mark.requirement("live:opening-with-content")

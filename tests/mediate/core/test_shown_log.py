@@ -62,6 +62,16 @@ def test_a_text_is_stored_once_however_many_parts_it_came_in() -> None:
     assert len(read) < 100
 
 
+@pytest.mark.requirement("live:release")
+def test_the_parts_of_a_text_that_is_told_stay_as_they_are_told() -> None:
+    log = ShownLog()
+    log.add(text("came "))
+    log.add_told(text("told "))
+    log.add_told(text("in parts"))
+    assert [*log.read(Cursor())] == [text("came "), text("told "), text("in parts")]
+    assert log.words(0).text == "came told in parts"
+
+
 @pytest.mark.requirement("live:back-pressure")
 def test_a_cursor_knows_how_far_behind_it_is() -> None:
     log = ShownLog()

@@ -20,12 +20,8 @@ from claw_mediate.core.types import ModelResponse, TurnLimits
 from claw_mediate.dialects.anthropic import DIALECT as ANTHROPIC_MESSAGES
 from claw_mediate.dialects.base import Dialect
 from claw_mediate.dialects.openai import DIALECT as OPENAI_CHAT
-from claw_mediate.providers.failover import (
-    ModelCall,
-    ProviderFailover,
-    ProviderResponse,
-    TransportFailure,
-)
+from claw_mediate.providers.client import ProviderResponse, TransportFailure
+from claw_mediate.providers.failover import ModelCall, ProviderFailover
 from claw_mediate.providers.routing import Requester, Route
 from claw_mediate.telemetry.event_log import EventLog
 from tests.events import known

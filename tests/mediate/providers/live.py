@@ -14,7 +14,8 @@ from claw_contract.sse import SseEvent
 from claw_mediate.core.reply_events import ReplyEvent
 from claw_mediate.core.types import ModelResponse
 from claw_mediate.dialects.base import FailedResponseError, UnreadableResponseError
-from claw_mediate.providers.failover import CutReply, ModelCall, ProviderResponse, TransportFailure
+from claw_mediate.providers.client import CutReply, ProviderResponse, TransportFailure
+from claw_mediate.providers.failover import ModelCall
 from claw_mediate.providers.live_reply import FlowLimits, LiveCall
 from tests.mediate.providers.crossroads import Crossroads
 from tests.peers import Answer

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from claw_mediate.core.observer import RequestInfo
-from claw_mediate.providers.failover import ProviderResponse
+from claw_mediate.providers.client import ProviderResponse
 from tests.mediate.providers.crossroads import WORDLESS, Crossroads, error, no_money, silence
 from tests.peers import bad_key
 from tests.waiting import eventually_async

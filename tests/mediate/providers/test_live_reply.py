@@ -23,7 +23,7 @@ from claw_mediate.dialects.openai.assemble import ChatAssembler
 from claw_mediate.dialects.responses.assemble import ResponseAssembler
 from claw_mediate.dialects.streams import Assembler
 from claw_mediate.providers import live_reply
-from claw_mediate.providers.failover import CutReply
+from claw_mediate.providers.client import CutReply
 from claw_mediate.providers.live_reply import FlowLimits, LiveCall
 from tests import raw
 from tests.mediate.any_reply import DIALECTS, WIRES
@@ -272,7 +272,7 @@ async def test_a_text_of_5_mb_flows_however_often_its_protocol_says_it_again(
     tmp_path: Path, name: str
 ) -> None:
     roads = speaking(tmp_path, name)
-    text = f"{'word' * 250} " * (5 << 10)  # The wires stream it word by word
+    text = ("word" * 1024 + " ") * 1280
     streamed = roads.wire.streamed(roads.wire.reply(text, [], {}))
     roads.peers["one"].says(stream(streamed))
     result = await post(roads, LiveCall(RealSink(name, shows=True), UNLIMITED))

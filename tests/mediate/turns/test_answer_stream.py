@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import Secret
@@ -34,7 +35,7 @@ class Turn:
         self.wire: Wire = WIRES[name]
         self.dialect: Dialect = DIALECTS[name]
         asked = self.wire.request([self.wire.user("Go")], (), stream=True, more={})
-        view = self.dialect.read_request(json.dumps(asked).encode())
+        view = replace(self.dialect.read_request(json.dumps(asked).encode()), is_live=True)
         own = OwnOpening("own-id", "asked-for", 7)
         clock: Iterator[int] = itertools.count()
         self.redactor = Redactor([Secret(each) for each in secrets])
@@ -107,6 +108,17 @@ async def test_two_hidden_rounds_and_an_answer_are_one_stream(turn: Turn) -> Non
     assert said(turn, stream).calls == ()
     assert b"desk__balance" not in stream
     assert turn.wire.said(answer).text == whole
+
+
+@pytest.mark.requirement("live:one-lifecycle")
+async def test_the_words_of_each_reply_are_known_apart(turn: Turn) -> None:
+    await turn.is_hidden("Let me look.")
+    assert turn.stream.shown_rounds[1].text == "Let me look."
+    assert turn.stream.last_words().text == ""
+    await turn.answers("You have 50.")
+    assert turn.stream.last_words().text == "You have 50."
+    between = 2 if turn.dialect.split_rules.joins_text else 0
+    assert turn.stream.figures().shown == {1: (12, 0), 2: (12 + between, 0)}
 
 
 @pytest.mark.requirement("live:release")
@@ -193,3 +205,111 @@ def id_in(event: dict[str, Any]) -> str | None:
     answer = event.get("response") or event.get("message") or event
     found: str | None = answer.get("id")
     return found
+
+
+class Timed(Turn):
+    """The same with a clock that the test sets; an attempt's events come one by one."""
+
+    def __init__(self, name: str, *, shows: bool = True) -> None:
+        super().__init__(name, shows=shows)
+        self.now = 0.0
+        self.first_call: float | None = None
+        form = StreamForm(self.dialect, self.view, OwnOpening("own-id", "asked-for", 7))
+        self.stream = AnswerStream(form, self.redactor, lambda: self.now, shows=shows)
+
+    async def begins(self, text: str, calls: tuple[Made, ...] = ()) -> bytes:
+        """Let each event of a reply come a second after the last one; return its body."""
+        self.stream.note_asked()
+        assembler = self.stream.begin()
+        stream = self.wire.streamed(self.wire.reply(text, calls, {}))
+        for event in SseReader(1 << 20).feed(stream):
+            told = assembler.feed(event)
+            self.now += 1
+            if any(each.kind == "call" for each in told) and self.first_call is None:
+                self.first_call = self.now
+            await self.stream.show(told)
+        return assembler.body()
+
+
+@pytest.fixture(params=WIRES)
+def timed(request: pytest.FixtureRequest) -> Timed:
+    return Timed(request.param)
+
+
+@pytest.mark.requirement("live:observed")
+async def test_the_times_of_a_stream_are_those_of_its_first_content_and_of_what_it_held(
+    timed: Timed,
+) -> None:
+    timed.now = 10.0  # Until then, the request was read and admitted
+    body = await timed.begins("Look:", CALL)
+    timed.now = 60.0
+    assert timed.first_call is not None
+    timed.stream.note_verdict()
+    response = timed.dialect.read_response(body, CATALOG)
+    timed.now = 70.0  # Its tool has run
+    timed.stream.drop([Round(1, response, ())])
+
+    first = timed.stream.figures()
+    assert first.ttft_ms is not None
+    assert 10_000 < first.ttft_ms < timed.first_call * 1000
+    assert first.upstream_ttft_ms == first.ttft_ms - 10_000
+    assert first.held_ms == 60_000 - timed.first_call * 1000
+    assert (first.shown, first.shown_rounds) == ({1: (len("Look:"), 0)}, 1)
+
+    await timed.begins("Done.")
+    later = timed.stream.figures()
+    assert replace(later, shown={}) == replace(first, shown={})
+    assert later.shown_rounds == 2
+
+
+@pytest.mark.requirement("live:observed")
+async def test_a_reply_that_fails_is_a_round_that_has_shown_something(timed: Timed) -> None:
+    await timed.begins("Half of an ans")
+    figures = timed.stream.figures()
+    assert figures.shown == {1: (len("Half of an ans"), 0)}
+    assert figures.held_ms == 0
+
+
+@pytest.mark.requirement("live:observed")
+async def test_a_recorded_reply_says_nothing_of_the_providers_time(timed: Timed) -> None:
+    timed.now = 5.0
+    recorded = timed.wire.reply("Look:", CALL, {})
+    timed.stream.replay(recorded)
+    figures = timed.stream.figures()
+    assert (figures.ttft_ms, figures.upstream_ttft_ms, figures.held_ms) == (5000, None, 0)
+
+    timed.stream.drop([Round(1, timed.dialect.read_response(recorded, CATALOG), ())])
+    timed.now = 8.0
+    await timed.begins("Done.")
+    figures = timed.stream.figures()
+    assert figures.ttft_ms == 5000
+    assert figures.upstream_ttft_ms is not None
+    assert 1000 <= figures.upstream_ttft_ms <= (timed.now - 8) * 1000
+    assert figures.shown_rounds == 2
+
+
+@pytest.mark.requirement("live:observed")
+async def test_a_reply_without_words_shows_nothing_and_one_that_waits_shows_it_later(
+    timed: Timed,
+) -> None:
+    await timed.begins("", CALL)
+    assert timed.stream.figures().ttft_ms is None
+    assert timed.stream.figures().upstream_ttft_ms is not None
+    assert timed.stream.figures().shown_rounds == 0
+
+    waiting = Timed(next(name for name, wire in WIRES.items() if wire is timed.wire), shows=False)
+    body = await waiting.begins("Done.")
+    assert waiting.stream.figures().ttft_ms is None
+    waiting.now = 90.0
+    waiting.stream.release(body, terminal=False)
+    assert waiting.stream.figures().ttft_ms == 90_000
+    assert waiting.stream.figures().shown_rounds == 1
+
+
+@pytest.mark.requirement("live:observed")
+async def test_what_is_put_between_two_replies_is_counted_with_the_second(timed: Timed) -> None:
+    await timed.is_hidden("Let me look.")
+    await timed.is_hidden("And once more.")
+    words = [each.text for each in timed.stream.shown_words().values()]
+    answer = await timed.answers("You have 50.")
+    assert "".join(words) + timed.stream.shown_words()[3].text == timed.wire.said(answer).text

@@ -17,7 +17,8 @@ from claw_mediate.core.turn import turn
 from claw_mediate.core.types import Deliver, Refuse, ToolCall, ToolResult, TurnLimits
 from claw_mediate.dialects.base import Additions
 from claw_mediate.dialects.streams import write_stream
-from claw_mediate.providers.failover import ModelCall, ModelResult, ProviderResponse, parse_response
+from claw_mediate.providers.client import ProviderResponse
+from claw_mediate.providers.failover import ModelCall, ModelResult, parse_response
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.context import PreparedRequest
 from claw_mediate.turns.driver import TurnDriver, drive

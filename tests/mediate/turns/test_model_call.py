@@ -20,13 +20,8 @@ from claw_mediate.core.types import (
     ToolUse,
 )
 from claw_mediate.dialects.base import Additions
-from claw_mediate.providers.failover import (
-    CutReply,
-    ModelCall,
-    ModelResult,
-    ProviderResponse,
-    parse_response,
-)
+from claw_mediate.providers.client import CutReply, ProviderResponse
+from claw_mediate.providers.failover import ModelCall, ModelResult, parse_response
 from claw_mediate.providers.live_reply import FlowLimits, LiveCall
 from claw_mediate.turns.context import PreparedRequest
 from claw_mediate.turns.model_call import ModelCalls, Progress

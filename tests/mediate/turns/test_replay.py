@@ -5,6 +5,7 @@ history has them verbatim.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -62,6 +63,30 @@ async def test_a_reply_that_flowed_for_longer_than_its_turn_may_take_costs_no_ti
     )
     again = await replay_turn(recording, AGENT, DIALECT)
     assert (again.status, again.missing) == (200, ())
+
+
+async def test_a_tool_may_take_as_long_as_it_took_behind_a_reply_that_flowed() -> None:
+    """Of a round's time, a flowing reply took only what its call left."""
+    calls = [{"id": "c1", "type": "function", "function": {"name": "desk__get", "arguments": "{}"}}]
+    brief = replace(AGENT, limits=limits(total_seconds=30.0, soft_seconds=25.0))
+    took = 20_000
+    call = {"name": "desk.get", "latency_ms": took}
+    recording = RecordedTurn(
+        {
+            "turn_id": "t1",
+            "tool_trace": [{"round": 1, "wall_time_ms": took + 500, "tool_calls": [call]}],
+        },
+        "/v1/chat/completions",
+        json.dumps({"messages": [{"role": "user", "content": "Go"}], "model": "m"}).encode(),
+        {
+            1: _said({"content": None, "tool_calls": calls})._replace(latency_ms=1_200_000),
+            2: _said({"content": "Done"}),
+        },
+        {(1, "desk.get"): [_recorded(b"1")._replace(latency_ms=took)]},
+    )
+    again = await replay_turn(recording, brief, DIALECT)
+    assert (again.status, again.missing) == (200, ())
+    assert again.entry["tool_trace"][0]["tool_calls"][0]["status"] == "ok"
 
 
 def _said(message: dict[str, Any]) -> RecordedResponse:

@@ -11,7 +11,7 @@ from claw_mediate.agents.directory import Agent
 from claw_mediate.core.cost import Cost
 from claw_mediate.core.http import RunnerResponse
 from claw_mediate.mitm.flow_state import ChunkSource
-from claw_mediate.providers.failover import CutReply
+from claw_mediate.providers.client import CutReply
 from claw_mediate.turns.budgets import Admission
 from tests.turns.desk import Desk
 from tests.turns.retrying import answer, until_called

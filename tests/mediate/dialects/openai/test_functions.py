@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_mediate.core.continuity import match_rounds
 from claw_mediate.core.json_splice import JsonSpliceError
+from claw_mediate.core.round_matching import match_rounds
 from claw_mediate.core.types import ModelResponse, ToolUse
 from claw_mediate.dialects.base import Additions
 from claw_mediate.dialects.openai import DIALECT as OPENAI_CHAT

@@ -12,7 +12,14 @@ from tests.mediate.items import BALANCE, NEW, PATCH, SEARCH, answers, sent, type
 from tests.mediate.made import catalog, granted
 from tests.turns.desk import Desk, tool
 from tests.wires import Body
-from tests.wires.responses import function_call, message, reasoning, response
+from tests.wires.responses import (
+    COMPUTER_CALL,
+    LOCAL_SHELL_CALL,
+    function_call,
+    message,
+    reasoning,
+    response,
+)
 
 APPROVAL = {
     "type": "mcp_approval_request",
@@ -20,20 +27,6 @@ APPROVAL = {
     "name": "pay",
     "server_label": "bank",
     "arguments": "{}",
-}
-COMPUTER = {
-    "type": "computer_call",
-    "id": "cu_1",
-    "call_id": "call_c",
-    "action": {"type": "click"},
-    "status": "completed",
-}
-LOCAL = {
-    "type": "local_shell_call",
-    "id": "ls_1",
-    "call_id": "call_l",
-    "action": {"command": ["ls"]},
-    "status": "completed",
 }
 SHELL = {
     "type": "shell_call",
@@ -52,7 +45,9 @@ EDIT = {
 
 @pytest.mark.requirement("responses:items")
 @pytest.mark.parametrize(
-    "native", [APPROVAL, COMPUTER, PATCH, LOCAL, SHELL, EDIT], ids=lambda item: item["type"]
+    "native",
+    [APPROVAL, COMPUTER_CALL, PATCH, LOCAL_SHELL_CALL, SHELL, EDIT],
+    ids=lambda item: item["type"],
 )
 async def test_a_native_item_before_a_managed_call_stops_both_with_an_answer_each(
     codex: Desk, native: Body
@@ -75,7 +70,9 @@ async def test_a_native_item_before_a_managed_call_stops_both_with_an_answer_eac
 
 @pytest.mark.requirement("responses:items")
 async def test_a_call_that_text_cannot_answer_leaves_with_its_reasoning(codex: Desk) -> None:
-    answers(codex, reasoning("Click."), COMPUTER, {**reasoning("Look."), "id": "rs_2"}, BALANCE)
+    answers(
+        codex, reasoning("Click."), COMPUTER_CALL, {**reasoning("Look."), "id": "rs_2"}, BALANCE
+    )
     codex.model_says("One by one, then.")
     await codex.asks("Go")
     assert [item.get("id") for item in sent(codex)] == ["rs_2", BALANCE["id"], None]

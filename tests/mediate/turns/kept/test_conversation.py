@@ -19,22 +19,7 @@ from tests.turns.desk import tool
 from tests.turns.kept_desk import KeptDesk, begun, failed_behind_a_trade, kinds
 from tests.turns.retrying import dies
 from tests.waiting import eventually_async
-from tests.wires.responses import function_call, response
-
-COMPUTER = {
-    "type": "computer_call",
-    "id": "cu_1",
-    "call_id": "call_c",
-    "action": {"type": "click"},
-    "status": "completed",
-}
-LOCAL = {
-    "type": "local_shell_call",
-    "id": "ls_1",
-    "call_id": "call_l",
-    "action": {"command": ["ls"]},
-    "status": "completed",
-}
+from tests.wires.responses import COMPUTER_CALL, LOCAL_SHELL_CALL, function_call, response
 
 
 @pytest.mark.requirement("responses:conversation")
@@ -217,7 +202,7 @@ async def test_a_native_suffix_is_answered_and_stays(kept: KeptDesk) -> None:
 @pytest.mark.requirement("responses:conversation-rejects")
 async def test_rejections_are_answered_in_their_own_forms_and_stay(kept: KeptDesk) -> None:
     balance = function_call("call_1", "desk__balance", "{}")
-    kept.model_answers(json.dumps(response(LOCAL, balance)).encode())
+    kept.model_answers(json.dumps(response(LOCAL_SHELL_CALL, balance)).encode())
     kept.model_says("Well.")
     await kept.says("Look", tools=[{"type": "local_shell"}])
     assert [item["type"] for item in kept.model.sent[1]["input"]] == [
@@ -235,7 +220,7 @@ async def test_rejections_are_answered_in_their_own_forms_and_stay(kept: KeptDes
 @pytest.mark.parametrize("order", [1, -1])
 async def test_a_call_without_an_answer_in_text_ends_the_turn(kept: KeptDesk, order: int) -> None:
     balance = function_call("call_1", "desk__balance", "{}")
-    kept.model_answers(json.dumps(response(*[COMPUTER, balance][::order])).encode())
+    kept.model_answers(json.dumps(response(*[COMPUTER_CALL, balance][::order])).encode())
     picture = await kept.says("Look")
     assert picture.endswith("cllama → runner   502 native_call_unanswerable\n")
     assert kept.services.calls == []
@@ -243,9 +228,9 @@ async def test_a_call_without_an_answer_in_text_ends_the_turn(kept: KeptDesk, or
 
 @pytest.mark.requirement("responses:conversation-unanswerable")
 async def test_such_a_call_alone_is_the_runners(kept: KeptDesk) -> None:
-    kept.model_answers(json.dumps(response(COMPUTER)).encode())
+    kept.model_answers(json.dumps(response(COMPUTER_CALL)).encode())
     await kept.says("Look")
-    assert json.loads(kept.body)["output"] == [COMPUTER]
+    assert json.loads(kept.body)["output"] == [COMPUTER_CALL]
 
 
 @pytest.mark.requirement("responses:conversation")

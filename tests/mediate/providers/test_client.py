@@ -1,4 +1,4 @@
-"""Connections to providers: each belongs to one agent, and nobody else reads from it."""
+"""The client of all providers: agents share no connection."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from claw_mediate.core.model_policy import Provider
 from claw_mediate.core.observer import RequestInfo
-from claw_mediate.providers.failover import ProviderClient, ProviderResponse
+from claw_mediate.providers.client import ProviderClient, ProviderResponse
 from tests.mediate.counting_host import counting_host
 
 WHO = ("analyst", "analyst", "executor", "analyst", "executor")

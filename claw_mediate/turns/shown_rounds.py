@@ -1,0 +1,45 @@
+"""The record of a live turn's hidden rounds, as continuity stores it."""
+
+from collections.abc import Sequence
+
+from claw_mediate.core.shown import PREFILL, LiveRecord, RoundText, describe_rounds
+from claw_mediate.core.shown_log import ShownWords
+from claw_mediate.core.types import Round
+from claw_mediate.turns.answer_stream import AnswerStream
+from claw_mediate.turns.context import TurnContext
+
+
+def describe_shown(
+    context: TurnContext,
+    rounds: Sequence[Round],
+    stream: AnswerStream,
+    after: str,
+    lost: str = "",
+) -> LiveRecord:
+    """Return the record of rounds of which something was shown.
+
+    ``after``: the text that was shown behind them. ``lost``: that of a reply which broke off,
+    behind the rounds of earlier attempts; it leaves the transcript as a rejected round does.
+    """
+    dialect, prefill = context.dialect, context.view.prefill_text
+    rules = dialect.split_rules
+    minted = stream.minted_ids()
+    is_beginning = not rounds or rounds[0].number == 1
+    texts = [RoundText(PREFILL, prefill)] if prefill and is_beginning else []
+
+    for past in rounds:
+        words = stream.shown_rounds.get(past.number, ShownWords())
+        hidden = dialect.write_hidden_rounds([past], replayed=True)
+        text = RoundText(
+            past.number,
+            words.text,
+            hidden,
+            words.reasoning if rules.joins_text else "",
+            words.pieces,
+            (*rules.signatures(past.response.message), *minted.get(past.number, ())),
+        )
+        texts.append(text)
+        if lost and past.number == stream.known_rounds:
+            texts.append(RoundText(PREFILL, lost))
+
+    return describe_rounds(texts, after, is_joined=rules.joins_text)

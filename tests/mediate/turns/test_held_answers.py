@@ -1,0 +1,204 @@
+"""Live turns that fail after they showed something, and how their runners go on
+(docs/spec/live.md sections 6 and 9).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.turns.desk import WIRES, Desk, opened
+from tests.turns.retrying import dies
+from tests.wires import Body, anthropic, openai, responses
+
+
+@pytest.fixture(params=["openai", "anthropic", "responses"])
+async def live(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Desk]:
+    async with opened(Desk(tmp_path, WIRES[request.param], stream=True, live=True)) as desk:
+        desk.service_answers("trade", {"order": 1}, {"order": 2})
+        yield desk
+
+
+async def fails_after_a_trade(desk: Desk) -> None:
+    """Run a turn that says something, trades, and breaks off in its next reply."""
+    desk.model_says("Let me buy that for you.", ("desk.trade", {}))
+    desk.model_breaks_off("It was bought at fifty.", behind="bought")
+    await desk.asks("Buy")
+    assert b"bought" in desk.raw
+    assert b"fifty" not in desk.raw
+
+
+HELD = "Let me buy that for you.\n\nIt was bought"
+
+
+def held(desk: Desk, text: str) -> Body:
+    """Return an assistant's message that a runner makes of what it was shown."""
+    if desk.wire is responses:
+        return responses.message(text, "msg_held")
+    return {"role": "assistant", "content": text}
+
+
+def sent(desk: Desk) -> str:
+    """Return the transcript of the last request to the model."""
+    return str(desk.model.messages())
+
+
+@pytest.mark.requirement("live:resumed")
+async def test_the_same_request_is_resumed_and_shown_again(live: Desk) -> None:
+    await fails_after_a_trade(live)
+    assert live.logged_error() == "provider_broke_off"
+    live.model_says("All is done.")
+    await live.turn()
+    assert live.services.calls == ["desk.trade"]
+    shown = "Let me buy that for you. All is done."
+    assert "".join(live.shown.text.split()) == shown.replace(" ", "")
+    assert len({line["turn_id"] for line in live.history()}) == 1
+    assert "bought" not in sent(live)
+
+
+@pytest.mark.requirement("live:continuation")
+@pytest.mark.parametrize("text", [HELD, HELD.replace("\n\n", " "), "Let me buy that for you."])
+async def test_what_the_runner_holds_is_not_shown_again(live: Desk, text: str) -> None:
+    await fails_after_a_trade(live)
+    live.messages.append(held(live, text))
+    live.model_says("All is done.")
+    await live.turn()
+    assert live.services.calls == ["desk.trade"]
+    assert live.shown.text == "All is done."
+    assert sent(live).count("Let me buy") == 1
+    assert "bought" not in sent(live)
+    assert len({line["turn_id"] for line in live.history()}) == 1
+
+
+@pytest.mark.requirement("live:continuation")
+async def test_the_rest_of_a_round_is_shown_to_a_runner_that_holds_its_beginning(
+    live: Desk,
+) -> None:
+    await fails_after_a_trade(live)
+    live.messages.append(held(live, "Let me buy"))
+    live.model_says("All is done.")
+    await live.turn()
+    assert live.services.calls == ["desk.trade"]
+    rest = "Let me buy that for you." if live.wire is responses else "that for you."
+    assert "".join(live.shown.text.split()) == "".join(f"{rest} All is done.".split())
+    assert sent(live).count("Let me buy") == 1
+
+
+@pytest.mark.requirement("live:continuation-remembered")
+@pytest.mark.parametrize("joins", [False, True])
+async def test_the_turn_after_a_continued_one_has_each_round_once(live: Desk, joins: bool) -> None:
+    """``joins``: the runner makes one message of both parts of the answer."""
+    await fails_after_a_trade(live)
+    live.messages.append(held(live, HELD))
+    live.model_says("Let me look once more.", ("desk.balance", {}))
+    live.model_says("All is done.")
+    await live.turn()
+    assert "".join(live.shown.text.split()) == "Letmelookoncemore.Allisdone."
+
+    if live.wire is anthropic or (joins and live.wire is openai):
+        # Anthropic takes no two messages of the model's in a row.
+        whole = f"{HELD} {live.shown.text}" if joins else [*parts_of(live.messages[-2:])]
+        live.messages[-2:] = [{"role": "assistant", "content": whole}]
+    live.model_says("Yes.")
+    await live.asks("Sure?")
+    assert [call for call, _ in live.wire.answers(live.model.messages())] == ["call_1", "call_2"]
+    assert sent(live).count("Let me buy") == 1
+    assert sent(live).count("Let me look once more.") == 1
+    assert sent(live).count("All is done.") == 1
+    assert live.services.calls == ["desk.trade", "desk.balance"]
+
+
+def parts_of(messages: list[Body]) -> Iterator[Body]:
+    for message in messages:
+        content = message["content"]
+        yield from [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+@pytest.mark.requirement("live:continuation-other")
+@pytest.mark.parametrize("text", ["Let me sell", "Bought."])
+async def test_another_text_is_no_part_of_that_turn(live: Desk, text: str) -> None:
+    await fails_after_a_trade(live)
+    live.messages.append(held(live, text))
+    live.model_says("All is done.")
+    await live.turn()
+    assert len({line["turn_id"] for line in live.history()}) == 2
+
+
+@pytest.mark.requirement("live:continuation-fails")
+async def test_a_continued_turn_that_fails_again_is_continued_again(live: Desk) -> None:
+    await fails_after_a_trade(live)
+    live.messages.append(held(live, HELD))
+    live.model_says("Let me look.", ("desk.balance", {}))
+    live.model_breaks_off("The price is high.", behind="price")
+    await live.turn()
+    live.messages.append(held(live, "Let me look. The price"))
+    live.model_says("All is done.")
+    await live.turn()
+    assert live.services.calls == ["desk.trade", "desk.balance"]
+    assert live.shown.text == "All is done."
+    assert len({line["turn_id"] for line in live.history()}) == 1
+
+
+@pytest.mark.requirement("live:settled")
+@pytest.mark.parametrize("text", [HELD, "Let me buy that for you.", "Let me buy that for you. It"])
+async def test_new_words_behind_a_part_of_an_answer_begin_a_turn_that_knows_what_ran(
+    live: Desk, text: str
+) -> None:
+    await fails_after_a_trade(live)
+    live.messages.append(held(live, text))
+    live.model_says("It was bought before.")
+    await live.asks("You were cut off. Go on.")
+    assert live.services.calls == ["desk.trade"]
+    assert live.shown.text == "It was bought before."
+    transcript = live.model.messages()
+    assert len([*live.wire.answers(transcript)]) == 1
+    assert sent(live).count("Let me buy") == 1
+    assert ("It" in sent(live)) == ("It" in text)
+    assert len({line["turn_id"] for line in live.history()}) == 2
+
+
+@pytest.mark.requirement("live:settled-after-a-kill")
+@pytest.mark.parametrize("words", ["", "Go on."])
+async def test_a_turn_whose_process_died_is_known_by_what_it_recorded(
+    live: Desk, words: str
+) -> None:
+    """``words``: the runner's own behind what it holds."""
+    live.remembers()
+    await fails_after_a_trade(live)
+    forgets(live)
+    dies(live)
+    live.messages.append(held(live, HELD))
+    live.model_says("All is done.")
+    await (live.asks(words) if words else live.turn())
+    assert live.services.calls == ["desk.trade"]
+    assert live.shown.text == "All is done."
+    assert len([*live.wire.answers(live.model.messages())]) == 1
+    assert sent(live).count("Let me buy") == 1
+
+
+@pytest.mark.requirement("live:continuation-done")
+async def test_an_answer_that_was_not_delivered_is_given_without_what_the_runner_holds(
+    live: Desk,
+) -> None:
+    live.listens = False
+    live.model_says("Let me buy that for you.", ("desk.trade", {}))
+    live.model_says("All is done.")
+    await live.asks("Buy")
+    live.messages = [live.messages[0], held(live, "Let me buy that for you.")]
+    live.listens = True
+    await live.turn()
+    assert live.shown.text.strip() == "All is done."
+    assert live.services.calls == ["desk.trade"]
+    assert len(live.history()) == 1
+
+
+def forgets(desk: Desk) -> None:
+    """Leave of a turn what a process leaves that was killed in its second reply."""
+    with closing(sqlite3.connect(desk.settings.state.shown, autocommit=True)) as database:
+        database.execute("UPDATE turns SET state = 'running'")
+        database.execute("DELETE FROM steps WHERE place = -2")
+        database.execute("DELETE FROM kept")

@@ -1,0 +1,122 @@
+"""Real agents as their makers ship them, each with a home of its own: what they print, and what
+they keep of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.mcp_peers.peers import client_program
+from tests.proxy.pod import Pod
+
+SECONDS = 120
+MODEL = "gpt-5.1"
+_CODEX = """\
+model = "{model}"
+model_provider = "pod"
+[model_providers.pod]
+name = "pod"
+base_url = "{base_url}"
+env_key = "OPENAI_API_KEY"
+wire_api = "responses"
+"""
+
+
+def claude_code(home: Path, pod: Pod, words: str, *, goes_on: bool) -> list[str]:
+    del home, pod
+    shown = ["--output-format", "stream-json", "--verbose", "--include-partial-messages"]
+    again = ["--continue"] if goes_on else []
+    return [*client_program("claude"), *again, "-p", words, "--allowedTools", "Bash", *shown]
+
+
+def codex(home: Path, pod: Pod, words: str, *, goes_on: bool) -> list[str]:
+    file = home / ".codex" / "config.toml"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(_CODEX.format(model=MODEL, base_url=f"{pod.url}/v1"), encoding="utf-8")
+    again = ["resume", "--last"] if goes_on else []
+    options = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--json"]
+    return [*client_program("codex"), "exec", *again, *options, words]
+
+
+def opencode(home: Path, pod: Pod, words: str, *, goes_on: bool) -> list[str]:
+    options = {"baseURL": f"{pod.url}/v1", "apiKey": pod.token()}
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "name": "pod",
+        "models": {MODEL: {"name": MODEL}},
+        "options": options,
+    }
+    model = f"pod/{MODEL}"
+    settings = {
+        "provider": {"pod": provider},
+        "model": model,
+        "small_model": model,
+        "autoupdate": False,
+        "share": "disabled",
+        "permission": "allow",
+    }
+    file = home / ".config" / "opencode" / "opencode.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(settings), encoding="utf-8")
+    again = ["--continue"] if goes_on else []
+    return [*client_program("opencode"), "run", *again, "--format", "json", words]
+
+
+AGENTS: dict[str, Callable[..., list[str]]] = {
+    "claude-code": claude_code,
+    "codex": codex,
+    "opencode": opencode,
+}
+
+
+def run_agent(
+    agent: str,
+    home: Path,
+    pod: Pod,
+    words: str,
+    *,
+    goes_on: bool = False,
+    output: Path | None = None,
+) -> str:
+    """Run one turn of an agent; return what it prints.
+
+    ``goes_on``: in the conversation of the last turn in this home. ``output``: the file that
+    it prints to meanwhile.
+    """
+    home.mkdir(exist_ok=True)
+    command = AGENTS[agent](home, pod, words, goes_on=goes_on)
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "CI": "1",
+        "TERM": "dumb",
+        "NO_COLOR": "1",
+        # Whatever else an agent would ask the internet for, it asks a port where nobody listens.
+        "HTTPS_PROXY": "http://127.0.0.1:9",
+        "NO_PROXY": "127.0.0.1",
+        "ANTHROPIC_BASE_URL": pod.url,
+        "ANTHROPIC_API_KEY": pod.token(),
+        "OPENAI_API_KEY": pod.token(),
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "OPENCODE_DISABLE_MODELS_FETCH": "1",
+        "OPENCODE_DISABLE_AUTOUPDATE": "1",
+    }
+    output = output or home / "printed"
+    with output.open("wb") as printing:
+        run = subprocess.run(
+            command,
+            cwd=home,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=printing,
+            stderr=subprocess.STDOUT,
+            check=False,
+            timeout=SECONDS,
+        )
+    printed = output.read_text(encoding="utf-8")
+    assert run.returncode == 0, printed[-3000:]
+    return printed

@@ -1,0 +1,174 @@
+"""The model of real runners whose answers stream live, in each of three protocols.
+
+It follows a case, which the last words of the user name (``case:look 17;``; the number is that of
+the play), refuses what its protocol's rules refuse, and breaks off where its case says so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import traceback
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from tests.peers import wire_of
+from tests.wires import Body, Made, Wire, anthropic, openai, responses
+
+NATIVE: dict[str, Body] = {
+    "Bash": {"command": "echo three files", "description": "List the files."},
+    "bash": {"command": "echo three files", "description": "List the files."},
+    "exec_command": {"cmd": "echo three files"},
+    "shell": {"command": "ls"},
+}
+"""The runner's own tool, by the names that runners give it, with the arguments of its call."""
+_CASE = re.compile(r"case:(\w+) (\d+);")
+type Failure = Literal["cut", "error"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One reply: a thought, words, and a call.
+
+    ``calls``: a managed tool's name, "native" for the runner's own, or "". ``fails``: how its stream
+    ends the first time, behind its first word.
+    """
+
+    words: str
+    calls: str = ""
+    thought: str = ""
+    fails: Failure | None = None
+
+
+CASES: dict[str, tuple[Step, ...]] = {
+    "look": (Step("Let me look. ", "balance"), Step("You have 50,000 dollars.")),
+    "everything": (
+        Step("First the balance. ", "balance", thought="What is there? "),
+        Step("Now the files. ", "native", thought="What else is there? "),
+        Step("Now I buy. ", "trade", thought="That is enough. "),
+        Step("You own three files.", thought="It is done. "),
+    ),
+    "cut": (Step("I buy one. ", "trade"), Step("Now you own a share.", fails="cut")),
+    "error": (Step("I buy one. ", "trade"), Step("Now you own a share.", fails="error")),
+    "quietcut": (Step("", "trade"), Step("Now you own a share.", fails="cut")),
+    "quieterror": (Step("", "trade"), Step("Now you own a share.", fails="error")),
+}
+"""What the model says and calls; its next reply is that behind the last result."""
+
+
+@dataclass
+class LiveModel:
+    """The model of a ``Provider``."""
+
+    replies: dict[str, bytes] = field(default_factory=dict)
+    """By the ids of their calls."""
+    refused: list[str] = field(default_factory=list)
+    failed: Counter[str] = field(default_factory=Counter)
+    numbers: int = 0
+
+    async def __call__(self, request: Request) -> Response:
+        if request.method != "POST" or not request.url.path.endswith(
+            ("/messages", "/responses", "/completions")
+        ):
+            return JSONResponse({"data": []})
+
+        body = json.loads(await request.body())
+        wire = wire_of(request.url.path)
+        try:
+            wire.check(body, self.replies)
+        except (AssertionError, LookupError) as error:
+            told = traceback.extract_tb(error.__traceback__)[-1].line
+            self.refused.append(f"{told}: {error}")
+            return JSONResponse(wire.error("invalid_request_error", str(error) or str(told)), 400)
+
+        key, step = self._step(wire, body)
+        reply = self._reply(wire, body, step)
+        if body.get("stream") is not True:
+            return Response(reply, media_type="application/json")
+
+        fails = step.fails if not self.failed[key] else None
+        self.failed[key] += fails is not None
+        return StreamingResponse(
+            _stream(wire, wire.streamed(reply), fails), media_type="text/event-stream"
+        )
+
+    def _step(self, wire: Wire, body: Body) -> tuple[str, Step]:
+        """Return the next step of the case, with the case."""
+        messages = body[wire.TRANSCRIPT]
+        texts = [json.dumps(message) for message in messages]
+        places = [place for place, text in enumerate(texts) if _CASE.search(text)]
+        if not places or not NATIVE.keys() & wire.tools(body).keys():
+            return "", Step("A title.")  # A question beside the conversation
+
+        case, number = _CASE.findall(texts[places[-1]])[-1]
+        if case == "again":
+            names = [name.rpartition("__")[2] for name in wire.called(body)]
+            return "", Step(f"I remember: {', '.join(names)}.")
+        done = len(wire.answers(messages[places[-1] :]))
+        return f"{case} {number}", CASES[case][done]
+
+    def _reply(self, wire: Wire, body: Body, step: Step) -> bytes:
+        """Return the reply of a step, with ids that no other has."""
+        self.numbers += 1
+        offered = wire.tools(body)
+        made = []
+        if step.calls:
+            native = next((name for name in NATIVE if name in offered), "")
+            name = native if step.calls == "native" else f"desk__{step.calls}"
+            number = _CASE.findall(json.dumps(body[wire.TRANSCRIPT]))[-1][1]
+            arguments = NATIVE.get(name) or ({"play": number} if step.calls == "trade" else {})
+            made = [Made(f"call{self.numbers}", name, json.dumps(arguments))]
+
+        prefix = {anthropic: "msg", openai: "chatcmpl", responses: "resp"}[wire]  # type: ignore[index]
+        written = wire.reply(
+            step.words,
+            made,
+            {"id": f"{prefix}_{self.numbers}", "model": body["model"]},
+            thought=step.thought,
+        )
+        if wire is responses:
+            written = self._with_own_ids(written)
+        for call in made:
+            self.replies[call.id] = written
+        return written
+
+    def _with_own_ids(self, response: bytes) -> bytes:
+        body: Body = json.loads(response)
+        for item in body["output"]:
+            item["id"] = f"{item['id'].partition('_')[0]}_{self.numbers:048x}"
+        return json.dumps(body).encode()
+
+
+async def _stream(wire: Wire, stream: bytes, fails: Failure | None) -> AsyncIterator[bytes]:
+    """Yield the events of a stream; one that fails has its first word only."""
+    events = [event + b"\n\n" for event in stream.split(b"\n\n")[:-1]]
+    for event in events:
+        yield event
+        if fails and b"Now " in event:
+            break
+    if fails == "cut":
+        raise ConnectionResetError
+    if fails == "error":
+        yield _error_event(wire)
+
+
+def _error_event(wire: Wire) -> bytes:
+    told: Any = {"type": "server_error", "code": "server_error", "message": "The server failed."}
+    if wire is openai:
+        return b"data: %b\n\ndata: [DONE]\n\n" % json.dumps({"error": told}).encode()
+    if wire is anthropic:
+        error = anthropic.error("api_error", "The server failed.")
+        return b"event: error\ndata: %b\n\n" % json.dumps(error).encode()
+    failed = responses.response(status="failed", error={"code": "server_error", "message": "No."})
+    event = {"type": "response.failed", "sequence_number": 99, "response": failed}
+    return b"event: response.failed\ndata: %b\n\n" % json.dumps(event).encode()
+
+
+def all_words(case: str) -> Sequence[str]:
+    """Return what the model says in a case, reply by reply."""
+    return [step.words for step in CASES[case]]

@@ -1,0 +1,104 @@
+"""Claude Code, Codex and opencode at a pod whose answers stream live: what they show, what they
+send back, and how they go on when an answer breaks off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from pathlib import Path
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from tests.sdks.live.agents import AGENTS, SECONDS, run_agent
+from tests.sdks.live.conftest import PLANTED, LivePod
+from tests.sdks.live.model import CASES, NATIVE
+from tests.waiting import eventually_async
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(4 * SECONDS)]
+_NUMBERS = itertools.count(1)
+FAILURES = [
+    (agent, case)
+    for agent, case in itertools.product(AGENTS, ("quietcut", "quieterror"))
+    if agent != "opencode" or os.environ.get("CLAW_SEARCH")
+]
+"""A turn of opencode takes many seconds: ``make soak`` has those, too."""
+
+
+@pytest.fixture
+def number() -> int:
+    """Return the number of a play, which no other has in this process."""
+    return next(_NUMBERS)
+
+
+def assert_in_order(words: list[str], printed: str) -> None:
+    place = 0
+    for each in words:
+        place = printed.find(each.strip(), place)
+        assert place >= 0, (each, printed[-3000:])
+
+
+def kept_by(home: Path) -> str:
+    """Return what an agent keeps of its conversations, its logs of requests aside."""
+    files = [file for file in home.rglob("*.json*") if file.is_file() and "log" not in file.parts]
+    return "".join(file.read_text(encoding="utf-8", errors="replace") for file in files)
+
+
+@pytest.mark.requirement("live:agents")
+@pytest.mark.parametrize("agent", AGENTS)
+def test_an_agent_shows_every_word_and_its_next_turn_is_what_the_provider_said(
+    live_pod: LivePod, tmp_path: Path, agent: str, number: int
+) -> None:
+    home = tmp_path / agent
+    printed = run_agent(agent, home, live_pod.pod, f"case:everything {number};")
+    assert_in_order([step.words for step in CASES["everything"]], printed)
+
+    said = run_agent(agent, home, live_pod.pod, f"case:again {number};", goes_on=True)
+    native = next(name for name in NATIVE if f"balance, {name}, trade" in said)
+    assert f"I remember: balance, {native}, trade." in said
+    assert live_pod.traded(number) == 1
+    assert live_pod.model.refused == []
+    seen = printed + said + kept_by(home)
+    assert "Now I buy." in seen
+    assert [word for word in ("desk__", PLANTED) if word in seen] == []
+
+
+@pytest.mark.requirement("live:agents")
+def test_claude_code_shows_the_words_before_the_call_that_they_announce_is_answered(
+    live_pod: LivePod, tmp_path: Path, number: int
+) -> None:
+    output = tmp_path / "printed"
+    shown: list[str] = []
+
+    async def balance(_request: Request) -> Response:
+        await eventually_async(
+            lambda: "look. " in output.read_text(encoding="utf-8"), "the words are shown"
+        )
+        shown.append(await asyncio.to_thread(output.read_text, encoding="utf-8"))
+        return JSONResponse({"usd": PLANTED})
+
+    routes = live_pod.pod.service.routes
+    before = routes["GET", "/balance"]
+    routes["GET", "/balance"] = balance
+    try:
+        words = f"case:look {number};"
+        printed = run_agent("claude-code", tmp_path, live_pod.pod, words, output=output)
+    finally:
+        routes["GET", "/balance"] = before
+    assert "50,000" in printed
+    assert "50,000" not in shown[0]
+
+
+@pytest.mark.requirement("live:agents-fail")
+@pytest.mark.parametrize(("agent", "case"), FAILURES)
+def test_an_agent_asks_again_when_an_answer_breaks_off_and_no_write_runs_twice(
+    live_pod: LivePod, tmp_path: Path, agent: str, case: str, number: int
+) -> None:
+    printed = run_agent(agent, tmp_path / agent, live_pod.pod, f"case:{case} {number};")
+    assert live_pod.model.failed[f"{case} {number}"] == 1
+    assert "Now you own a share." in printed
+    assert live_pod.traded(number) == 1
+    assert live_pod.model.refused == []
