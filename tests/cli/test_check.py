@@ -38,7 +38,7 @@ def test_check_writes_nothing_and_speaks_json(desk: Path) -> None:
     assert (found["code"], found["file"], found["line"], found["column"]) == (
         "write-granted-by-all",
         "claw-pod.yml",
-        31,
+        32,
         18,
     )
     assert names(desk) == [".claw-discovered", "agents", "claw-pod.yml", "descriptors"]

@@ -10,20 +10,21 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.docs.pages import ENTRANCES, blocks
 from tests.mcp_peers.peers import client_program
 from tests.proxy.pod import Pod
 
 SECONDS = 120
-MODEL = "gpt-5.1"
-_CODEX = """\
-model = "{model}"
-model_provider = "pod"
-[model_providers.pod]
-name = "pod"
-base_url = "{base_url}"
-env_key = "OPENAI_API_KEY"
-wire_api = "responses"
-"""
+
+
+def page_file(agent: str, language: str) -> str:
+    """Return the settings file of an agent on the runners' page."""
+    (found,) = [
+        block.text
+        for block in blocks(ENTRANCES / "runners.md", agent)
+        if block.language == language
+    ]
+    return found
 
 
 def claude_code(home: Path, pod: Pod, words: str, *, goes_on: bool) -> list[str]:
@@ -36,29 +37,17 @@ def claude_code(home: Path, pod: Pod, words: str, *, goes_on: bool) -> list[str]
 def codex(home: Path, pod: Pod, words: str, *, goes_on: bool) -> list[str]:
     file = home / ".codex" / "config.toml"
     file.parent.mkdir(exist_ok=True)
-    file.write_text(_CODEX.format(model=MODEL, base_url=f"{pod.url}/v1"), encoding="utf-8")
+    page = page_file("codex", "toml")
+    file.write_text(page.replace("http://cllama:8080", pod.url), encoding="utf-8")
     again = ["resume", "--last"] if goes_on else []
     options = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--json"]
     return [*client_program("codex"), "exec", *again, *options, words]
 
 
 def opencode(home: Path, pod: Pod, words: str, *, goes_on: bool) -> list[str]:
-    options = {"baseURL": f"{pod.url}/v1", "apiKey": pod.token()}
-    provider = {
-        "npm": "@ai-sdk/openai-compatible",
-        "name": "pod",
-        "models": {MODEL: {"name": MODEL}},
-        "options": options,
-    }
-    model = f"pod/{MODEL}"
-    settings = {
-        "provider": {"pod": provider},
-        "model": model,
-        "small_model": model,
-        "autoupdate": False,
-        "share": "disabled",
-        "permission": "allow",
-    }
+    del pod
+    quiet = {"autoupdate": False, "share": "disabled", "permission": "allow"}
+    settings = json.loads(page_file("opencode", "json")) | quiet
     file = home / ".config" / "opencode" / "opencode.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(settings), encoding="utf-8")
@@ -100,6 +89,7 @@ def run_agent(
         "NO_PROXY": "127.0.0.1",
         "ANTHROPIC_BASE_URL": pod.url,
         "ANTHROPIC_API_KEY": pod.token(),
+        "OPENAI_BASE_URL": f"{pod.url}/v1",
         "OPENAI_API_KEY": pod.token(),
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "OPENCODE_DISABLE_MODELS_FETCH": "1",

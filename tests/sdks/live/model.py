@@ -6,6 +6,7 @@ the play), refuses what its protocol's rules refuse, and breaks off where its ca
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import traceback
@@ -47,6 +48,10 @@ class Step:
 
 CASES: dict[str, tuple[Step, ...]] = {
     "look": (Step("Let me look. ", "balance"), Step("You have 50,000 dollars.")),
+    "two": (
+        Step("Let me look. ", "balance", thought="Where is it? "),
+        Step("You have 50,000 dollars.", thought="Here it is. "),
+    ),
     "everything": (
         Step("First the balance. ", "balance", thought="What is there? "),
         Step("Now the files. ", "native", thought="What else is there? "),
@@ -148,6 +153,7 @@ async def _stream(wire: Wire, stream: bytes, fails: Failure | None) -> AsyncIter
     """Yield the events of a stream; one that fails has its first word only."""
     events = [event + b"\n\n" for event in stream.split(b"\n\n")[:-1]]
     for event in events:
+        await asyncio.sleep(0.001)  # So that words come one by one, as a model's do
         yield event
         if fails and b"Now " in event:
             break

@@ -28,6 +28,8 @@ from tests.sdks.responses.model import CaseModel
 from tests.waiting import eventually_async
 
 PYTHON = ROOT / ".venv" / "runners"
+IN_NODE = ("node", JAVASCRIPT / "responses.mjs")
+IN_PYTHON = (PYTHON / "bin" / "python", Path(__file__).with_name("python_runners.py"))
 PLANTED = "planted-in-a-result"
 SECONDS = 300
 WAYS = {
@@ -155,8 +157,8 @@ class ResponsesPod:
         in_node = [play for play in made if play.runner in {"openai-js", "ai-sdk"}]
         in_python = [play for play in made if play not in in_node]
         commands: list[tuple[Sequence[Path | str], list[Play]]] = [
-            (["node", JAVASCRIPT / "responses.mjs"], in_node),
-            ([PYTHON / "bin" / "python", Path(__file__).with_name("python_runners.py")], in_python),
+            (IN_NODE, in_node),
+            (IN_PYTHON, in_python),
         ]
         install()
         install(".venv/runners/.installed")
@@ -170,21 +172,32 @@ class ResponsesPod:
         return Performance(some | others, traded, self.model.refused)
 
     def _perform(self, command: Sequence[Path | str], some: list[Play]) -> dict[str, Played]:
-        given = json.dumps([{**asdict(play), "words": play.words} for play in some]).encode()
-        run = subprocess.run(
-            command,
-            input=given,
-            env=self.environment(),
-            capture_output=True,
-            check=False,
-            timeout=SECONDS,
-            cwd=self.pod.home,
-        )
-        assert run.returncode == 0, run.stderr.decode()[-3000:]
-        results: list[dict[str, Any]] = json.loads(run.stdout)
+        given = [{**asdict(play), "words": play.words} for play in some]
+        results = run_plays(command, given, self.environment(), self.pod.home)
         return {
             str(play): Played(play.number, **each) for play, each in zip(some, results, strict=True)
         }
+
+
+def run_plays(
+    command: Sequence[Path | str],
+    plays: Sequence[dict[str, Any]],
+    environment: dict[str, str],
+    folder: Path,
+) -> list[dict[str, Any]]:
+    """Have one process play all at once; return what each play's client got, and did."""
+    run = subprocess.run(
+        command,
+        input=json.dumps(plays).encode(),
+        env=environment,
+        capture_output=True,
+        check=False,
+        timeout=SECONDS,
+        cwd=folder,
+    )
+    assert run.returncode == 0, run.stderr.decode()[-3000:]
+    results: list[dict[str, Any]] = json.loads(run.stdout)
+    return results
 
 
 class Metronome:

@@ -1,4 +1,5 @@
-"""Runners in Python, as their makers ship them, which play scenarios over Responses.
+"""Runners in Python, as their makers ship them, which play scenarios over Responses, or over chat
+completions where a play's ``api`` says ``chat``.
 
 One process plays everything at once.
 
@@ -16,6 +17,7 @@ from typing import Any, Protocol
 from agents import Agent as OpenAIAgent
 from agents import (
     ModelSettings,
+    OpenAIChatCompletionsModel,
     OpenAIResponsesModel,
     RunConfig,
     Runner,
@@ -26,6 +28,7 @@ from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_openai import ChatOpenAI
 from openai import AsyncOpenAI
 from pydantic_ai import Agent
+from pydantic_ai.models.openai import OpenAIChatModel as PydanticChatModel
 from pydantic_ai.models.openai import OpenAIResponsesModel as PydanticModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
@@ -153,7 +156,8 @@ class AgentsSdk:
             if self.mode == "resend"
             else ModelSettings()
         )
-        model = OpenAIResponsesModel(MODEL, openai_client=self.client)
+        kind: Any = OpenAIChatCompletionsModel if is_chat(play) else OpenAIResponsesModel
+        model = kind(MODEL, openai_client=self.client)
         self.agent = OpenAIAgent(
             name="analyst",
             model=model,
@@ -206,7 +210,7 @@ class LangChain:
             model=MODEL,
             base_url=play["base"],
             api_key=play["key"],
-            use_responses_api=True,
+            use_responses_api=not is_chat(play),
             **modes.get(play["mode"], {}),
         )
         self.model = model.bind_tools(
@@ -245,7 +249,8 @@ class PydanticAi:
             "resend": {"openai_store": False},
             "chain": {"openai_previous_response_id": "auto"},
         }
-        model = PydanticModel(MODEL, provider=OpenAIProvider(openai_client=client(play)))
+        kind: Any = PydanticChatModel if is_chat(play) else PydanticModel
+        model = kind(MODEL, provider=OpenAIProvider(openai_client=client(play)))
         self.agent: Any = Agent(
             model, model_settings=modes.get(play["mode"], {}), tools=[record.shell]
         )
@@ -271,6 +276,10 @@ RUNNERS: dict[str, Callable[[Play, Record], Talk]] = {
     "langchain": LangChain,
     "pydantic-ai": PydanticAi,
 }
+
+
+def is_chat(play: Play) -> bool:
+    return play.get("api") == "chat"
 
 
 def client(play: Play) -> AsyncOpenAI:
