@@ -233,14 +233,14 @@ class Proxies:
 
 def count_requests(port: int, what: str = "requests") -> int:
     """Return the number of requests, or of ``sessions``, that a peer has had."""
-    return int(_ask(port, what))
+    return int(ask(port, what))
 
 
 def count_operations(port: int) -> dict[int, int]:
     """Return how many operations made so many requests of a provider since this was asked."""
     return {
         int(requests): operations
-        for requests, operations in json.loads(_ask(port, "operations")).items()
+        for requests, operations in json.loads(ask(port, "operations")).items()
     }
 
 
@@ -294,7 +294,8 @@ def percentile(values: Sequence[float]) -> float:
     return sorted(values)[min(int(len(values) * 0.99), len(values) - 1)]
 
 
-def _ask(port: int, what: str) -> bytes:
+def ask(port: int, what: str) -> bytes:
+    """Return what a peer or a proxy answers to a GET."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/{what}", timeout=5) as response:
         answer: bytes = response.read()
         return answer
@@ -378,13 +379,13 @@ def wait_until(is_so: Callable[[], object], what: str) -> None:
 
 def _is_ready(port: int) -> bool:
     with suppress(OSError):
-        return bool(_ask(port, "ready"))
+        return bool(ask(port, "ready"))
     return False
 
 
 def pod(home: Path, service_url: str, agents: Mapping[str, str]) -> Path:
     """Write the context directories of agents, with twelve tools over ``http`` or
-    ``mcp``, or without; return their root.
+    ``mcp``, or without; return their root. ``live``: over HTTP, and their answers stream live.
     """
     (home / "auth").mkdir(parents=True)
     for agent, transport in agents.items():
@@ -399,5 +400,7 @@ def pod(home: Path, service_url: str, agents: Mapping[str, str]) -> Path:
         (directory / "metadata.json").write_text(json.dumps(metadata), encoding="utf-8")
         if transport:
             tools = wire.manifest(service_url, mcp=transport == "mcp")
+            if transport == "live":
+                tools["policy"] = {"stream": "live"}
             (directory / "tools.json").write_text(json.dumps(tools), encoding="utf-8")
     return home / "context"

@@ -226,3 +226,55 @@ def test_what_transparent_mode_costs_can_be_measured() -> None:
         for kept in ("kept", "one each")
     ]
     assert said == {(*kind, entrance) for kind in kinds for entrance in entrances}
+
+
+@pytest.mark.requirement("bench:alive")
+def test_every_row_of_live_streams_can_be_measured() -> None:
+    command = [sys.executable, str(ROOT / "bench" / "live.py"), "--smoke"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = {(cells[1], cells[2], cells[3]) for cells in _cells(done.stdout)}
+    for subject in ("direct", "passed", "live", "buffered"):
+        assert ("paced, 50 a second", "1", subject) in rows
+        assert ("paced, 50 a second", "32", subject) in rows
+    measured = {cells[1] for cells in _cells(done.stdout)}
+    assert {
+        "as fast as it goes, 1 KiB",
+        "last byte of a hidden reply → its tool's request",
+        "last byte of a reply with a call → the runner",
+        "the runner leaves → the provider's connection closes",
+        "memory of an open stream",
+    } <= measured
+
+
+def _cells(text: str) -> list[list[str]]:
+    return [
+        [cell.strip() for cell in line.split("|")]
+        for line in text.splitlines()
+        if line.startswith("| ")
+    ]
+
+
+@pytest.mark.requirement("bench:honest")
+def test_the_bench_of_live_streams_stops_when_a_row_does_not_stream_as_its_name_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "bench")
+    live = importlib.import_module("live")
+    row = live.Row("paced", 1, 1, 2, 20_000)
+    found = live.Stream(0.0, sent=[1.0, 2.0], arrived=[1.5, 2.5])
+    late = live.Stream(0.0, sent=[1.0, 2.0], arrived=[2.5, 2.5])
+
+    def check(by: str, stream: Any, asked: int = 1) -> None:
+        figures = {"requests": {"turn": asked}, "tool_delays": []}
+        live.check_streams(row, by, [stream], figures)
+
+    check("live", found)
+    check("buffered", late)
+    for by, stream in (("live", late), ("buffered", found)):
+        with pytest.raises(live.WrongWorkError, match="did not stream as it should"):
+            check(by, stream)
+    with pytest.raises(live.WrongWorkError, match="1 of 2 events arrived"):
+        check("live", live.Stream(0.0, sent=[1.0], arrived=[1.5]))
+    with pytest.raises(live.WrongWorkError, match="the provider was asked"):
+        check("live", found, asked=2)
