@@ -57,6 +57,8 @@ class Conversation(CrashConversation):
         self.name, self.random = f"{name}{number}", random.Random(f"{name}{number}")
         self.fleet, self.gpt, self.anthropic = fleet, runner.gpt, runner.claude
         self.way = WAYS[number % len(WAYS)]
+        self.seed = self.name
+        self.is_live = False
         self.books = fleet.model.books
         self.books.listeners[self.name] = lambda _: None
         self.previous = ""

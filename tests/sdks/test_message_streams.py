@@ -74,6 +74,14 @@ HEARD: dict[str, tuple[str, str, list[str]]] = {
 """What an SDK reads of each stream: the text, the thinking, the names of calls."""
 
 
+class StreamServer(ThreadingHTTPServer):
+    """An HTTP server for all SDKs at once: with ``socketserver``'s backlog of five, connections
+    that come together may be refused.
+    """
+
+    request_queue_size = 128
+
+
 @contextmanager
 def served() -> Iterator[str]:
     """Serve each stream under the path of its place in ``STREAMS``."""
@@ -92,7 +100,7 @@ def served() -> Iterator[str]:
         def log_message(self, *_arguments: object) -> None:
             """Say nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with StreamServer(("127.0.0.1", 0), Handler) as server:
         thread = Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:
