@@ -124,7 +124,7 @@ def test_workers_die_again_and_again_and_no_write_is_made_twice(
     tmp_path: Path, world: tuple[Provider, Counting]
 ) -> None:
     deaths = 2 * _A_CONVERSATION
-    names = [ONLY] if ONLY else [f"w{number}" for number in range(_OF_WORKERS // deaths)]
+    names = [ONLY] if ONLY else [f"w{number}" for number in range(max(1, _OF_WORKERS // deaths))]
     conversations = [
         CrashConversation(name, f"{SEED}/{name}", tmp_path / name, *world, []) for name in names
     ]
