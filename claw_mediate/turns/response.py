@@ -108,8 +108,10 @@ async def _stream(
     finally:
         committed.cancel()
 
+    # What was shown counts as shown, also where the turn failed before this was looked at.
+    has_begun = progress.committed.is_set()
     progress.committed.set()
-    if task.done():
+    if task.done() and not has_begun:
         result = task.result()
         if not result.ok:
             return _whole(result)
