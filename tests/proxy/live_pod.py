@@ -174,11 +174,11 @@ class Steps(Gated):
 
     def __init__(self, events: Iterable[bytes], *, cut: bool = False) -> None:
         super().__init__(Reply(), cut=cut)
-        self._steps = [*events]
+        self.steps = [*events]
 
     async def __call__(self, request: Request) -> Answer:
         answer = await super().__call__(request)
-        self.events[:] = self._steps
+        self.events[:] = self.steps
         return answer
 
 
