@@ -302,13 +302,15 @@ class TurnPipeline:
     async def _mediate(self, incoming: DialectRequest) -> RunnerResponse:
         """Answer a request with a turn: one that runs, an earlier one, or a new one."""
         agent = incoming.agent
-        held_text = ""
         held = await self._find_held(incoming)
-        if held is not None and not held.has_followers:
+        if held is not None and held.has_followers:
+            await self._settle(held)
+            held = None
+
+        held_text = ""
+        if held is not None:
             incoming, known_by, held_text = held.incoming, held.known_by, held.text
         else:
-            if held is not None:
-                await self._settle(held)
             identify = partial(fingerprint, incoming.request, incoming.view, incoming.redactor)
             known_by = await compute(len(incoming.view.body), identify)
 
@@ -329,7 +331,7 @@ class TurnPipeline:
                 # An equal request has waited for this turn, and this one for the lock meanwhile.
                 return self._answer_again(incoming, entrance.awaited, held_text)
             else:
-                entered = await self._enter_conversation(incoming, known_by, held_text)
+                entered = await self._enter_conversation(incoming, known_by, held)
                 if isinstance(entered, CompletedTurn):
                     entrance.awaited = entered if entered.awaited else None
                     return self._answer_again(incoming, entered, held_text)
@@ -375,7 +377,7 @@ class TurnPipeline:
                 await self._turns.abandon(past.turn_id)
 
     async def _enter_conversation(
-        self, incoming: DialectRequest, known_by: RequestFingerprint, held: str = ""
+        self, incoming: DialectRequest, known_by: RequestFingerprint, held: HeldAnswer | None
     ) -> _Entered:
         """Enter a turn.
 
@@ -422,7 +424,10 @@ class TurnPipeline:
             return False
 
     async def _enter(
-        self, incoming: DialectRequest, known_by: RequestFingerprint, held: str = ""
+        self,
+        incoming: DialectRequest,
+        known_by: RequestFingerprint,
+        held: HeldAnswer | None = None,
     ) -> _Entered:
         """Return the earlier attempt's answer, or start a turn, which may resume that attempt.
 
@@ -460,7 +465,8 @@ class TurnPipeline:
                     fingerprint=known_by.request,
                     attempt=attempt,
                     admission=admission,
-                    held=held,
+                    held="" if held is None else held.text,
+                    before_rest=() if held is None else held.before_rest,
                 )
                 running = self._turns.start(context)
                 has_started = True
