@@ -57,7 +57,7 @@ class StoredAnswer(NamedTuple):
 
 
 class FoundAnswer(NamedTuple):
-    """Where the answer to a request comes from. Of a running turn, the runner is counted."""
+    """The source of a request's answer. Of a running turn, the runner is counted."""
 
     source: RunningTurn | StoredAnswer | RunnerResponse
     held: str = ""  # What the runner has of it already
