@@ -73,6 +73,10 @@ class RunningTurn:
     def start(self) -> None:
         self.task = asyncio.ensure_future(self._run())
 
+    def join(self) -> None:
+        """Count one runner more."""
+        self.waiting += 1
+
     def disconnect(self) -> None:
         """Count one runner less; cancel the turn when it was the last."""
         self.waiting -= 1
@@ -116,9 +120,9 @@ class RunningTurn:
 
         The stream may have begun under another id: that of an earlier reply, or of a keepalive.
         """
-        saved = {"", kept.id}
-        while stream.id not in saved:  # A keepalive may come while this is saved.
-            shown_id = stream.id
+        saved = {kept.id}
+        while unsaved := stream.ids() - saved:  # A keepalive may come while this is saved.
+            shown_id = unsaved.pop()
             await self._ownership.save(self.context.agent, replace(kept, id=shown_id))
             saved.add(shown_id)
 
