@@ -118,7 +118,7 @@ def test_a_buffered_turn_asks_for_no_stream(scene: Scene) -> None:
 @pytest.mark.requirement("live:usage-as-asked")
 @pytest.mark.parametrize("protocol", ["chat"])
 @pytest.mark.parametrize("asked", [None, True, False])
-def test_a_usage_chunk_comes_only_to_who_asked_for_it(scene: Scene, asked: bool | None) -> None:  # noqa: FBT001
+def test_a_usage_chunk_comes_only_to_who_asked_for_it(scene: Scene, asked: bool | None) -> None:
     scene.says(LOOKS, text("Fifty."))
     more = {} if asked is None else {"stream_options": {"include_usage": asked}}
     runner = scene.ask(body=scene.request(**more))
