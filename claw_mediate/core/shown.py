@@ -154,7 +154,7 @@ def describe_rounds(rounds: Sequence[RoundText], after: str, *, is_joined: bool)
     ``after``: the text that was shown behind these rounds. ``is_joined``: the protocol has one text
     for all rounds, with ``GLUE`` between them where it is needed.
     """
-    followers = [*[each.text for each in rounds[1:]], after]
+    followers = [*[each.text for each in rounds], after][1:]
     before = ""  # The last text that was shown
     shown: list[ShownRound] = []
 

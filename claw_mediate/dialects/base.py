@@ -284,8 +284,6 @@ class Dialect:
     keepalive_setting: KeepaliveSetting
     answers_in_items: bool = False
     """True if an answer has items that a runner keeps one by one, and not one message."""
-    joins_messages: bool = False
-    """True if the model's messages in a row are one message."""
 
     read_request: Callable[[bytes], RunnerRequest]
     """Returns the view of a runner's request. Raises ``UnreadableRequestError``."""

@@ -134,6 +134,10 @@ class AnswerStream:
         """Return the id that the stream has for every runner; "" before it has one."""
         return self._form.own.id if self.shows_own_id else self._opening_id
 
+    def ids(self) -> set[str]:
+        """Return the ids that the stream has for its runners: a late one may have another."""
+        return {self.id, *(reader.id for reader in self._readers)} - {""}
+
     @property
     def has_shown_anything(self) -> bool:
         """True if the runner has something of any reply of this turn."""
@@ -428,12 +432,13 @@ class AnswerStream:
 
     # The runners
 
-    def attach(self, held: str = "") -> "AnswerReader":
+    def attach(self, held: str = "", writer: StreamWriter | None = None) -> "AnswerReader":
         """Return the stream for one more runner, from its beginning.
 
-        ``held``: what it has of it, and is not shown again.
+        ``held``: what it has of it, and is not shown again. ``writer``: of the runner's stream, if
+        that has begun.
         """
-        reader = AnswerReader(self, self._log_for(held), self._new_writer())
+        reader = AnswerReader(self, self._log_for(held), writer or self._new_writer())
         self._readers.append(reader)
         return reader
 
@@ -474,6 +479,11 @@ class AnswerReader:
         self.cursor = Cursor()
         self.ready = asyncio.Event()
 
+    @property
+    def id(self) -> str:
+        """Return the id that this runner's stream has shown; "" before it has shown one."""
+        return self._writer.id
+
     def read(self) -> bytes:
         """Return what the runner has not got: about ``_MAX_CHUNK`` at most; b"" if nothing."""
         chunks: list[bytes] = []
@@ -508,12 +518,10 @@ class AnswerReader:
 
     def beat(self, note: str, kind: Keepalive) -> bytes:
         """Return an event that says that the turn is alive."""
-        if kind == "comment" or self._writer.id:
-            return KeepaliveChunk(self._writer.beat(note, kind))
-
-        # It may tell the id of the answer, so it must arrive.
-        beat = self._writer.beat(note, kind)
-        self._turn.shows_own_id = bool(self._writer.id)
+        had_id = bool(self._writer.id)
+        beat = write_beat(self._writer, note, kind)
+        if not had_id and self._writer.id:
+            self._turn.shows_own_id = True
         return beat
 
     def error(self, error: bytes) -> bytes:
@@ -521,6 +529,13 @@ class AnswerReader:
 
     def close(self) -> None:
         self._turn.detach(self)
+
+
+def write_beat(writer: StreamWriter, note: str, kind: Keepalive) -> bytes:
+    """Return a keepalive. One that tells the answer's id must arrive, any other may be dropped."""
+    had_id = bool(writer.id)
+    beat = writer.beat(note, kind)
+    return KeepaliveChunk(beat) if had_id or not writer.id else beat
 
 
 def _count(words: ShownWords) -> ShownCharacters:

@@ -22,13 +22,20 @@ from msgspec.structs import replace
 from claw_contract.log import JoinKind
 from claw_contract.manifest import Tool
 from claw_mediate.core.http import Forward, RunnerResponse, refuse
+from claw_mediate.core.json_splice import JsonSpliceError
 from claw_mediate.core.model_names import find_model_headers
 from claw_mediate.core.session_id import read_session_id
 from claw_mediate.core.side_requests import find_side_request
 from claw_mediate.core.tool_catalog import ToolCatalog
+from claw_mediate.core.turn import TOTAL_TIMEOUT
 from claw_mediate.core.types import ToolUse
 from claw_mediate.core.weave import Weaves, change_hidden, hidden_messages
-from claw_mediate.dialects.base import Additions, RequestVariants, RunnerRequest
+from claw_mediate.dialects.base import (
+    Additions,
+    RequestVariants,
+    RunnerRequest,
+    UnreadableRequestError,
+)
 from claw_mediate.dialects.bodies import insert_hidden_rounds
 from claw_mediate.dialects.model_only import NOT_READ
 from claw_mediate.http.headers import of_json, provider_headers
@@ -53,13 +60,14 @@ from claw_mediate.turns.idempotency import (
 )
 from claw_mediate.turns.kept.conversation import KeptConversation
 from claw_mediate.turns.kept.records import describe_forwarded
+from claw_mediate.turns.late_answer import FoundAnswer, LateAnswer, StoredAnswer, respond_found
 from claw_mediate.turns.passthrough import ForwardDetails, Passthrough, Purpose, has_policy
 from claw_mediate.turns.ports import TurnParts
 from claw_mediate.turns.registry import TurnRegistry
-from claw_mediate.turns.response import attend, stored_response
 from claw_mediate.turns.run import RunningTurn
 from claw_state.health import StateUnavailableError
 from claw_state.journal import AttemptKind, RequestFingerprint
+from claw_state.lease import LEASE_SECONDS
 from claw_state.ownership import KeptObject
 from claw_state.url import StoreError
 
@@ -301,14 +309,46 @@ class TurnPipeline:
 
     async def _mediate(self, incoming: DialectRequest) -> RunnerResponse:
         """Answer a request with a turn: one that runs, an earlier one, or a new one."""
+        agent, view, dialect = incoming.agent, incoming.view, incoming.dialect
+        if streams_live(agent, view):
+            pace = self._settings.pace(dialect.keepalive_setting, live=True)
+            own_id = dialect.id_prefix + new_turn_id().removeprefix("turn_")
+            search = self._turns.search(self._search(incoming))
+            return await LateAnswer(incoming, own_id, pace).respond(search)
+
+        found = await self._find_turn(incoming)
+        is_live = isinstance(found.source, RunningTurn) and found.source.context.view.is_live
+        pace = self._settings.pace(dialect.keepalive_setting, live=is_live)
+        return await respond_found(incoming, found, pace)
+
+    async def _search(self, incoming: DialectRequest) -> FoundAnswer:
+        """Find the turn of a request whose runner is kept waiting, in the time that a turn has."""
+        path = incoming.request.path
+        turn_seconds = incoming.agent.limits.total_seconds + self._settings.live_max
+        try:
+            async with asyncio.timeout(turn_seconds + LEASE_SECONDS):
+                return await self._find_turn(incoming)
+        except TimeoutError:
+            message = "this request runs in another process, which did not end it in a turn's time"
+            return FoundAnswer(refuse(path, 502, TOTAL_TIMEOUT, message))
+        except (UnreadableRequestError, JsonSpliceError) as error:
+            return FoundAnswer(refuse(path, 400, "invalid_request", str(error)))
+
+    async def _find_turn(self, incoming: DialectRequest) -> FoundAnswer:
+        """Return where the answer to a request comes from.
+
+        Wait for turns of other processes, if it may be theirs.
+        """
         agent = incoming.agent
-        held_text = ""
         held = await self._find_held(incoming)
-        if held is not None and not held.has_followers:
+        if held is not None and held.has_followers:
+            await self._settle(held)
+            held = None
+
+        held_text = ""
+        if held is not None:
             incoming, known_by, held_text = held.incoming, held.known_by, held.text
         else:
-            if held is not None:
-                await self._settle(held)
             identify = partial(fingerprint, incoming.request, incoming.view, incoming.redactor)
             known_by = await compute(len(incoming.view.body), identify)
 
@@ -327,19 +367,18 @@ class TurnPipeline:
                 self._log_join(incoming, turn_id, "running", waiting=waiting)
             elif entrance.awaited is not None:
                 # An equal request has waited for this turn, and this one for the lock meanwhile.
-                return self._answer_again(incoming, entrance.awaited, held_text)
+                return FoundAnswer(self._answer_again(incoming, entrance.awaited), held_text)
             else:
-                entered = await self._enter_conversation(incoming, known_by, held_text)
+                entered = await self._enter_conversation(incoming, known_by, held)
                 if isinstance(entered, CompletedTurn):
                     entrance.awaited = entered if entered.awaited else None
-                    return self._answer_again(incoming, entered, held_text)
+                    return FoundAnswer(self._answer_again(incoming, entered), held_text)
                 if isinstance(entered, RunnerResponse):
-                    return entered
+                    return FoundAnswer(entered)
                 running = entered
 
-        view, dialect = running.context.view, incoming.dialect
-        pace = self._settings.pace(dialect.keepalive_setting, live=view.is_live)
-        return await attend(running, pace, held_text)
+            running.join()
+            return FoundAnswer(running, held_text)
 
     async def _find_held(self, incoming: DialectRequest) -> HeldAnswer | None:
         """Return what the runner holds of the answer of a turn that failed; None if it does not.
@@ -375,7 +414,7 @@ class TurnPipeline:
                 await self._turns.abandon(past.turn_id)
 
     async def _enter_conversation(
-        self, incoming: DialectRequest, known_by: RequestFingerprint, held: str = ""
+        self, incoming: DialectRequest, known_by: RequestFingerprint, held: HeldAnswer | None
     ) -> _Entered:
         """Enter a turn.
 
@@ -422,7 +461,10 @@ class TurnPipeline:
             return False
 
     async def _enter(
-        self, incoming: DialectRequest, known_by: RequestFingerprint, held: str = ""
+        self,
+        incoming: DialectRequest,
+        known_by: RequestFingerprint,
+        held: HeldAnswer | None = None,
     ) -> _Entered:
         """Return the earlier attempt's answer, or start a turn, which may resume that attempt.
 
@@ -460,7 +502,8 @@ class TurnPipeline:
                     fingerprint=known_by.request,
                     attempt=attempt,
                     admission=admission,
-                    held=held,
+                    held="" if held is None else held.text,
+                    before_rest=() if held is None else held.before_rest,
                 )
                 running = self._turns.start(context)
                 has_started = True
@@ -482,15 +525,14 @@ class TurnPipeline:
         path = incoming.request.path
         return refuse(path, 400, "conversation_moved_on", message, param="conversation")
 
-    def _answer_again(
-        self, incoming: DialectRequest, earlier: CompletedTurn, held: str = ""
-    ) -> RunnerResponse:
+    def _answer_again(self, incoming: DialectRequest, earlier: CompletedTurn) -> StoredAnswer:
         how: JoinKind = "awaited" if earlier.awaited else "answered"
         self._log_join(incoming, earlier.turn_id, how, size=len(earlier.response.body))
-
-        response = stored_response(incoming.view, incoming.dialect, earlier.response, held)
-        mark = partial(self._mark_delivered, earlier.turn_id)
-        return replace(response, on_delivered=mark, answer_of=earlier.turn_id)
+        return StoredAnswer(
+            earlier,
+            on_delivered=partial(self._mark_delivered, earlier.turn_id),
+            save_id=partial(self._ownership.save_also_as, incoming.agent),
+        )
 
     async def _find_earlier(
         self, incoming: DialectRequest, known_by: RequestFingerprint, turn_id: str

@@ -5,6 +5,7 @@ result is returned; a turn that fails or is left by its runner is recorded with 
 """
 
 import asyncio
+import dataclasses
 import re
 import time
 from collections.abc import Collection, Iterable, Sequence
@@ -72,6 +73,10 @@ class RunningTurn:
     def start(self) -> None:
         self.task = asyncio.ensure_future(self._run())
 
+    def join(self) -> None:
+        """Count one runner more."""
+        self.waiting += 1
+
     def disconnect(self) -> None:
         """Count one runner less; cancel the turn when it was the last."""
         self.waiting -= 1
@@ -115,9 +120,9 @@ class RunningTurn:
 
         The stream may have begun under another id: that of an earlier reply, or of a keepalive.
         """
-        saved = {"", kept.id}
-        while stream.id not in saved:  # A keepalive may come while this is saved.
-            shown_id = stream.id
+        saved = {kept.id}
+        while unsaved := stream.ids() - saved:  # A keepalive may come while this is saved.
+            shown_id = unsaved.pop()
             await self._ownership.save(self.context.agent, replace(kept, id=shown_id))
             saved.add(shown_id)
 
@@ -308,7 +313,8 @@ class RunningTurn:
 
         rest = await self.remember_held(outcome.rounds)
         anchor = await self._remember_rounds(outcome, rest, body)
-        await self._remember_joined(outcome, self.stream, anchor)
+        if outcome.rounds:
+            await self._remember_joined(outcome, self.stream, anchor)
         return anchor
 
     async def _remember_rounds(
@@ -318,6 +324,10 @@ class RunningTurn:
         context, dialect = self.context, self.context.dialect
         anchor = dialect.response_anchor(outcome.response, context.view, terminal=outcome.terminal)
         stream = self.stream
+        if context.held:
+            # With calls it is found by those, joined or not; what comes before tells the two apart.
+            anchor = dataclasses.replace(anchor, before=context.before_rest)
+
         if stream is None or not any(past.number in stream.shown_rounds for past in rounds):
             hidden = dialect.write_hidden_rounds(rounds, replayed=True)
             await self._continuity.remember(context, anchor, hidden)
@@ -327,7 +337,7 @@ class RunningTurn:
         shown = dialect.read_response(stream.answer(body, context.held), context.catalog)
         whole = dialect.response_anchor(shown, context.view, terminal=False)
         record = describe_shown(context, rounds, stream, stream.last_words().text)
-        anchor = answer_anchor_of_shown(whole, anchor)
+        anchor = answer_anchor_of_shown(dataclasses.replace(whole, before=anchor.before), anchor)
         await self._continuity.remember_live(context, anchor, record)
         return anchor
 
@@ -339,18 +349,19 @@ class RunningTurn:
         context, stream = self.context, self.stream
         assert stream is not None
         known = rounds[: stream.known_rounds]
+        if not known:
+            return rounds
+
         record = describe_shown(context, known, stream, "")
         anchor = failed_anchor_of_shown(context.held, context.view.evidence.before)
         await self._continuity.remember_live(context, anchor, record)
         return rounds[len(known) :]
 
-    async def _remember_joined(
-        self, outcome: Deliver, stream: AnswerStream, anchor: Anchor
-    ) -> None:
+    async def _remember_joined(self, outcome: Deliver, stream: AnswerStream, rest: Anchor) -> None:
         """Store all rounds for a runner that sends what it held and the rest as one answer.
 
-        ``anchor``: of the rest. The runner may have held the beginning of a reply that broke off,
-        behind the rounds that are known: it is ``lost``.
+        ``rest``: the anchor of the rest. The runner may have held the beginning of a reply that
+        broke off, behind the rounds that are known: it is ``lost``.
         """
         context, before = self.context, self.context.view.evidence.before
         held = compact(context.held)
@@ -360,9 +371,8 @@ class RunningTurn:
 
         # A message with calls is known by them, whatever its text.
         has_calls = bool(outcome.response.calls) and not outcome.terminal
-        is_known_by_calls = has_calls and context.dialect.joins_messages
         whole = context.held + stream.shown_text(context.held)
-        key = anchor.key if is_known_by_calls else text_key(whole)
+        key = rest.key if has_calls else text_key(whole)
         await self._continuity.remember_live(context, Anchor(key, before), record)
 
     async def _remember_unanswered(self, outcome: Refuse) -> None:

@@ -66,7 +66,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.timeout(60 + DEATHS)
-@pytest.mark.requirement("crash:at-most-once")
+@pytest.mark.requirement("crash:at-most-once", "live:killed")
 @pytest.mark.requirement("mcp:at-most-once")
 @pytest.mark.requirement("crash:goes-on")
 @pytest.mark.requirement("audit:verify-benign")
@@ -93,7 +93,7 @@ def test_a_proxy_dies_again_and_again_and_no_write_is_made_twice(
         assert not {*WITHIN, *WITH_IDS, *WITHOUT} - died, "every point was died at"
 
 
-@pytest.mark.requirement("crash:at-most-once")
+@pytest.mark.requirement("crash:at-most-once", "live:killed")
 @pytest.mark.requirement("mcp:at-most-once")
 @pytest.mark.requirement("crash:goes-on")
 def test_the_real_proxy_dies_at_the_steps_that_matter_and_no_write_is_made_twice(
@@ -118,7 +118,7 @@ def test_the_real_proxy_dies_at_the_steps_that_matter_and_no_write_is_made_twice
 
 @pytest.mark.timeout(60 + 2 * DEATHS)
 @pytest.mark.requirement("workers:at-most-once")
-@pytest.mark.requirement("crash:at-most-once")
+@pytest.mark.requirement("crash:at-most-once", "live:killed")
 def test_workers_die_again_and_again_and_no_write_is_made_twice(
     tmp_path: Path, world: tuple[Provider, Counting]
 ) -> None:

@@ -33,6 +33,7 @@ from tests.wires import Wire
 from tests.wires import anthropic as messages_wire
 from tests.wires import openai as chat_wire
 from tests.wires import responses as responses_wire
+from tests.wires.parts import data_of, word_of
 
 type Body = dict[str, Any]
 type Say = Callable[[str], None]
@@ -41,23 +42,6 @@ WIRES: dict[str, Wire] = {
     "anthropic": messages_wire,
     "responses": responses_wire,
 }
-
-
-def word_of(event: Body) -> str:
-    """Return the piece of visible text that an event of a stream has; "" if it has none."""
-    delta = event.get("delta")
-    if event.get("type") == "response.output_text.delta":
-        return str(delta)
-    if isinstance(delta, dict) and delta.get("type") == "text_delta":
-        return str(delta["text"])
-    choices = event.get("choices") or [{}]
-    return choices[0].get("delta", {}).get("content") or ""
-
-
-def data_of(event: bytes) -> Body:
-    """Return the document of one event; {} if it has none."""
-    lines = [line[6:] for line in event.split(b"\n") if line.startswith(b"data: {")]
-    return json.loads(lines[0]) if lines else {}
 
 
 # The SDKs of Python

@@ -15,7 +15,6 @@ DIALECT: Final = Dialect(
     answer_shape=MESSAGE_SHAPE,
     replay_rules=split.ThinkingRules(),
     split_rules=split.SPLIT_RULES,
-    joins_messages=True,
     keepalive_setting="anthropic",
     read_request=request.read_request,
     build_request=request.build_request,
