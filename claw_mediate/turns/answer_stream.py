@@ -25,7 +25,7 @@ from claw_mediate.agents.directory import Agent
 from claw_mediate.core.held_text import HeldText, UnheldLog, compact, visible_text
 from claw_mediate.core.http import KeepaliveChunk
 from claw_mediate.core.live import Reasoning, ReplyGate, until_first_call
-from claw_mediate.core.reply_events import EventKind, ReplyEvent
+from claw_mediate.core.reply_events import EventKind, ReplyEvent, with_data
 from claw_mediate.core.shown import GLUE, needs_glue
 from claw_mediate.core.shown_log import Cursor, NextReply, ShownLog, ShownWords
 from claw_mediate.core.types import Round
@@ -101,6 +101,8 @@ class AnswerStream:
         """Closings of a dropped reply's last pieces, until a later reply shows something."""
         self._rounds = 0  # Rounds whose replies are dropped
         self._held_since: float | None = None
+        self.first_held = ""
+        """What the runner that began this attempt holds, of an earlier one."""
         self.known_rounds = 0
         """Replies that an earlier attempt at the turn has shown."""
         self._known_end = 0  # The place in the log behind them
@@ -223,9 +225,7 @@ class AnswerStream:
         """Return an event without secrets in its members."""
         data = msgspec.json.encode(event.data)
         redacted = self._redactor.document(data)
-        if redacted == data:
-            return event
-        return replace(event, data=msgspec.json.decode(redacted, type=dict[str, msgspec.Raw]))
+        return event if redacted == data else with_data(event, redacted)
 
     def _add(self, event: ReplyEvent, *, is_told: bool = False) -> None:
         """Add an event to the log, behind what was left open by an earlier reply.
@@ -448,7 +448,9 @@ class AnswerStream:
             return self._log
 
         # It holds what an earlier attempt has shown; or, if it has lost this one, what that shows.
-        is_of_this = compact(self.shown_text()).startswith(compact(held))
+        # The model may say again what it said when the earlier one failed.
+        is_of_earlier = compact(held) == compact(self.first_held)
+        is_of_this = not is_of_earlier and compact(self.shown_text()).startswith(compact(held))
         known_end = len(self._log) if is_of_this else 0
         unheld = HeldText(held, whole_pieces=self._form.dialect.answers_in_items)
         return UnheldLog(self._log, unheld, lambda: max(known_end, self._known_end))

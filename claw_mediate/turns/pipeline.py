@@ -31,7 +31,6 @@ from claw_mediate.core.turn import TOTAL_TIMEOUT
 from claw_mediate.core.types import ToolUse
 from claw_mediate.core.weave import Weaves, change_hidden, hidden_messages
 from claw_mediate.dialects.base import (
-    Additions,
     RequestVariants,
     RunnerRequest,
     UnreadableRequestError,
@@ -110,7 +109,7 @@ class RequestPreparer:
             adapted = change_hidden(
                 weaves, lambda messages: dialect.replay_rules.adapt(messages, maker)
             )
-            return dialect.build_request(view, catalog, Additions(adapted, text))
+            return dialect.build_request(view, catalog, adapted, text)
 
         build = cache(partial(build_with, found.weaves))
         explain, build_explained = found.explained, None

@@ -350,7 +350,7 @@ class RunningTurn:
         assert stream is not None
         known = rounds[: stream.known_rounds]
         if not known:
-            return rounds
+            return rounds  # What is held is the beginning of a reply that broke off
 
         record = describe_shown(context, known, stream, "")
         anchor = failed_anchor_of_shown(context.held, context.view.evidence.before)
