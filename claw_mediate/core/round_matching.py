@@ -69,7 +69,7 @@ class AnswerMatches(NamedTuple):
     """The stored rounds of a request's answers, before it is known where they go."""
 
     rounds: dict[int, StoredRounds]
-    """By the index of the message that they led to."""
+    """They are keyed by the index of the message that they led to."""
     places_of: Mapping[int, Sequence[int]]
     """The indexes of all messages that rounds may have led to, by the id of the rounds."""
 
