@@ -25,7 +25,7 @@ from claw_mediate.agents.directory import Agent
 from claw_mediate.core.held_text import HeldText, UnheldLog, compact, visible_text
 from claw_mediate.core.http import KeepaliveChunk
 from claw_mediate.core.live import Reasoning, ReplyGate, until_first_call
-from claw_mediate.core.reply_events import EventKind, ReplyEvent
+from claw_mediate.core.reply_events import EventKind, ReplyEvent, with_data
 from claw_mediate.core.shown import GLUE, needs_glue
 from claw_mediate.core.shown_log import Cursor, NextReply, ShownLog, ShownWords
 from claw_mediate.core.types import Round
@@ -225,9 +225,7 @@ class AnswerStream:
         """Return an event without secrets in its members."""
         data = msgspec.json.encode(event.data)
         redacted = self._redactor.document(data)
-        if redacted == data:
-            return event
-        return replace(event, data=msgspec.json.decode(redacted, type=dict[str, msgspec.Raw]))
+        return event if redacted == data else with_data(event, redacted)
 
     def _add(self, event: ReplyEvent, *, is_told: bool = False) -> None:
         """Add an event to the log, behind what was left open by an earlier reply.

@@ -31,7 +31,6 @@ from claw_mediate.core.turn import TOTAL_TIMEOUT
 from claw_mediate.core.types import ToolUse
 from claw_mediate.core.weave import Weaves, change_hidden, hidden_messages
 from claw_mediate.dialects.base import (
-    Additions,
     RequestVariants,
     RunnerRequest,
     UnreadableRequestError,
@@ -110,7 +109,7 @@ class RequestPreparer:
             adapted = change_hidden(
                 weaves, lambda messages: dialect.replay_rules.adapt(messages, maker)
             )
-            return dialect.build_request(view, catalog, Additions(adapted, text))
+            return dialect.build_request(view, catalog, adapted, text)
 
         build = cache(partial(build_with, found.weaves))
         explain, build_explained = found.explained, None
@@ -340,13 +339,15 @@ class TurnPipeline:
         Wait for turns of other processes, if it may be theirs.
         """
         agent = incoming.agent
-        held_text = ""
         held = await self._find_held(incoming)
-        if held is not None and not held.has_followers:
+        if held is not None and held.has_followers:
+            await self._settle(held)
+            held = None
+
+        held_text = ""
+        if held is not None:
             incoming, known_by, held_text = held.incoming, held.known_by, held.text
         else:
-            if held is not None:
-                await self._settle(held)
             identify = partial(fingerprint, incoming.request, incoming.view, incoming.redactor)
             known_by = await compute(len(incoming.view.body), identify)
 
@@ -367,7 +368,7 @@ class TurnPipeline:
                 # An equal request has waited for this turn, and this one for the lock meanwhile.
                 return FoundAnswer(self._answer_again(incoming, entrance.awaited), held_text)
             else:
-                entered = await self._enter_conversation(incoming, known_by, held_text)
+                entered = await self._enter_conversation(incoming, known_by, held)
                 if isinstance(entered, CompletedTurn):
                     entrance.awaited = entered if entered.awaited else None
                     return FoundAnswer(self._answer_again(incoming, entered), held_text)
@@ -412,7 +413,7 @@ class TurnPipeline:
                 await self._turns.abandon(past.turn_id)
 
     async def _enter_conversation(
-        self, incoming: DialectRequest, known_by: RequestFingerprint, held: str = ""
+        self, incoming: DialectRequest, known_by: RequestFingerprint, held: HeldAnswer | None
     ) -> _Entered:
         """Enter a turn.
 
@@ -459,7 +460,10 @@ class TurnPipeline:
             return False
 
     async def _enter(
-        self, incoming: DialectRequest, known_by: RequestFingerprint, held: str = ""
+        self,
+        incoming: DialectRequest,
+        known_by: RequestFingerprint,
+        held: HeldAnswer | None = None,
     ) -> _Entered:
         """Return the earlier attempt's answer, or start a turn, which may resume that attempt.
 
@@ -497,7 +501,8 @@ class TurnPipeline:
                     fingerprint=known_by.request,
                     attempt=attempt,
                     admission=admission,
-                    held=held,
+                    held="" if held is None else held.text,
+                    before_rest=() if held is None else held.before_rest,
                 )
                 running = self._turns.start(context)
                 has_started = True

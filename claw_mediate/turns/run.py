@@ -310,9 +310,10 @@ class RunningTurn:
         stream = self.stream
         rounds: Sequence[Round] = outcome.rounds
         if stream is not None and context.held:
-            await self._remember_joined(rounds, stream)
+            await self._remember_joined(outcome, stream, anchor)
             rounds = await self.remember_held(rounds)
             anchor = _also_named(anchor, text_key(stream.shown_text(context.held)))
+            anchor = dataclasses.replace(anchor, before=context.before_rest)
 
         if stream is None or not any(past.number in stream.shown_rounds for past in rounds):
             hidden = dialect.write_hidden_rounds(rounds, replayed=True)
@@ -322,7 +323,7 @@ class RunningTurn:
         shown = dialect.read_response(answer, context.catalog)
         whole = dialect.response_anchor(shown, context.view, terminal=False)
         record = describe_shown(context, rounds, stream, stream.last_words().text)
-        anchor = answer_anchor_of_shown(whole, anchor)
+        anchor = answer_anchor_of_shown(dataclasses.replace(whole, before=anchor.before), anchor)
         await self._continuity.remember_live(context, anchor, record)
         return anchor
 
@@ -339,9 +340,15 @@ class RunningTurn:
         await self._continuity.remember_live(context, anchor, record)
         return rounds[len(known) :]
 
-    async def _remember_joined(self, rounds: Sequence[Round], stream: AnswerStream) -> None:
-        """Store all rounds for a runner that makes one message of what it held and the rest."""
-        context = self.context
+    async def _remember_joined(
+        self, outcome: Deliver, stream: AnswerStream, answer: Anchor
+    ) -> None:
+        """Store all rounds for a runner that makes one message of what it held and the rest.
+
+        ``answer``: the anchor of the rest. With calls it is found by those, joined or not; what
+        comes before tells the two apart.
+        """
+        context, rounds = self.context, outcome.rounds
         if context.dialect.answers_in_items:
             return  # What it holds are items, and stay some.
 
@@ -350,7 +357,9 @@ class RunningTurn:
         lost = held.removeprefix(known) if held.startswith(known) else ""
         record = describe_shown(context, rounds, stream, stream.last_words().text, lost)
         whole = context.held + stream.shown_text(context.held)
-        anchor = Anchor(text_key(whole), context.view.evidence.before)
+        has_calls = bool(outcome.response.calls) and not outcome.terminal
+        key = answer.key if has_calls else text_key(whole)
+        anchor = Anchor(key, context.view.evidence.before)
         await self._continuity.remember_live(context, anchor, record)
 
     async def _remember_unanswered(self, outcome: Refuse) -> None:

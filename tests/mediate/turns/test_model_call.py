@@ -19,7 +19,6 @@ from claw_mediate.core.types import (
     ToolResult,
     ToolUse,
 )
-from claw_mediate.dialects.base import Additions
 from claw_mediate.providers.client import CutReply, ProviderResponse
 from claw_mediate.providers.failover import ModelCall, ModelResult, parse_response
 from claw_mediate.providers.live_reply import FlowLimits, LiveCall
@@ -59,7 +58,7 @@ def calls_of(
     dialect, wire = DIALECTS[name], WIRES[name]
     request = wire.request([wire.user("Go")], ["shell"], stream=False, more={})
     view = dialect.read_request(json.dumps(request).encode())
-    variants = dialect.build_request(view, CATALOG, Additions())
+    variants = dialect.build_request(view, CATALOG)
 
     ports = Ports(
         provider.post,
@@ -157,7 +156,7 @@ def live_calls(
     dialect, wire = DIALECTS["openai"], WIRES["openai"]
     request = wire.request([wire.user("Go")], ["shell"], stream=True, more={})
     view = dialect.read_request(json.dumps(request).encode())
-    variants = dialect.build_request(view, CATALOG, Additions())
+    variants = dialect.build_request(view, CATALOG)
     ports = Ports(
         provider.post,
         no_tools,
@@ -315,7 +314,7 @@ async def test_a_provider_that_refuses_stream_options_is_asked_without_them_from
     wire = WIRES["openai"]
     request = wire.request([wire.user("Go")], [], stream=True, more={})
     view = dialect.read_request(json.dumps(request).encode())
-    variants = dialect.build_request(view, CATALOG, Additions())
+    variants = dialect.build_request(view, CATALOG)
     ports = Ports(post, no_tools, lambda: 5.0, live=LivePort(Sink()))
     prepared = PreparedRequest(CATALOG, lambda _: variants, first="own/m")
     calls = ModelCalls(dialect, prepared, ports, Progress(), TurnClock(ports.now))
