@@ -102,7 +102,7 @@ class AnswerStream:
         self._rounds = 0  # Rounds whose replies are dropped
         self._held_since: float | None = None
         self.first_held = ""
-        """What the runner that began this attempt holds, of an earlier one."""
+        """The text that the runner which began this attempt holds, of an earlier one."""
         self.known_rounds = 0
         """Replies that an earlier attempt at the turn has shown."""
         self._known_end = 0  # The place in the log behind them
