@@ -102,7 +102,7 @@ class AnswerStream:
         self._rounds = 0  # Rounds whose replies are dropped
         self._held_since: float | None = None
         self.first_held = ""
-        """The text of an earlier attempt that this attempt's first runner holds."""
+        """The text that the runner which began this attempt holds, of an earlier one."""
         self.known_rounds = 0
         """Replies that an earlier attempt at the turn has shown."""
         self._known_end = 0  # The place in the log behind them
@@ -157,20 +157,22 @@ class AnswerStream:
         self._is_marked = False
         return self._form.assembler()
 
-    async def show(self, events: Sequence[ReplyEvent]) -> None:
-        """Show what may be shown of a reply; wait while every runner is far behind."""
-        self._show(events)
-        while self._is_far_ahead():
-            self._was_read.clear()
-            await self._was_read.wait()
-
-    def _is_far_ahead(self) -> bool:
+    @property
+    def is_far_ahead(self) -> bool:
+        """True if every runner is far behind what was shown."""
         readers = self._readers
         return bool(readers) and all(
             self._log.size - reader.cursor.size > MAX_AHEAD for reader in readers
         )
 
-    def _show(self, events: Sequence[ReplyEvent]) -> None:
+    async def wait_for_runner(self) -> None:
+        """Wait until a runner is not far behind, or all have left."""
+        while self.is_far_ahead:
+            self._was_read.clear()
+            await self._was_read.wait()
+
+    def show(self, events: Sequence[ReplyEvent]) -> None:
+        """Show what may be shown of a reply."""
         # What an earlier attempt has recorded says nothing of how fast the provider is.
         is_first = self._asked_at is not None and self._upstream_seconds is None
         if is_first and any(event.kind != "opening" for event in events):
@@ -262,7 +264,7 @@ class AnswerStream:
     def replay(self, body: bytes) -> None:
         """Show a reply that an earlier attempt at the turn has recorded, up to its first call."""
         self.begin()
-        self._show(until_first_call(self._form.tell(body)))
+        self.show(until_first_call(self._form.tell(body)))
         self._flush()
         self.known_rounds += 1
         self._known_end = len(self._log)

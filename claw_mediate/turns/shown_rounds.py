@@ -21,8 +21,7 @@ def describe_shown(
     """Return the record of rounds of which something was shown.
 
     ``after``: the text that was shown behind them. ``lost``: that of a reply which broke off,
-    behind the rounds of earlier attempts, if any. It leaves the transcript as a rejected round
-    does.
+    behind any rounds of earlier attempts; it leaves the transcript as a rejected round does.
     """
     dialect, prefill = context.dialect, context.view.prefill_text
     rules = dialect.split_rules
