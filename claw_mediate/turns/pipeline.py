@@ -31,7 +31,6 @@ from claw_mediate.core.turn import TOTAL_TIMEOUT
 from claw_mediate.core.types import ToolUse
 from claw_mediate.core.weave import Weaves, change_hidden, hidden_messages
 from claw_mediate.dialects.base import (
-    Additions,
     RequestVariants,
     RunnerRequest,
     UnreadableRequestError,
@@ -110,7 +109,7 @@ class RequestPreparer:
             adapted = change_hidden(
                 weaves, lambda messages: dialect.replay_rules.adapt(messages, maker)
             )
-            return dialect.build_request(view, catalog, Additions(adapted, text))
+            return dialect.build_request(view, catalog, adapted, text)
 
         build = cache(partial(build_with, found.weaves))
         explain, build_explained = found.explained, None
@@ -324,7 +323,7 @@ class TurnPipeline:
     async def _search(self, incoming: DialectRequest) -> FoundAnswer:
         """Find the turn of a request whose runner is kept waiting, in the time that a turn has."""
         path = incoming.request.path
-        turn_seconds = incoming.agent.limits.total_seconds + self._settings.live_max
+        turn_seconds = incoming.agent.limits.longest_seconds + self._settings.live_max
         try:
             async with asyncio.timeout(turn_seconds + LEASE_SECONDS):
                 return await self._find_turn(incoming)
