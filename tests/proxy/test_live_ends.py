@@ -163,7 +163,7 @@ def test_a_turn_that_outlives_the_drain_is_cut_and_goes_on_at_the_next_proxy(pod
     assert len(resumed) == len(begun)
 
 
-@pytest.mark.requirement("live:killed")
+@pytest.mark.requirement("live:killed-proxy")
 def test_turns_whose_proxy_was_killed_go_on_and_nothing_that_is_held_is_shown_twice(
     pod: Pod,
 ) -> None:
