@@ -467,7 +467,7 @@ class Mediator:
         """Return how many seconds a turn may take: its own time, and that in which replies flow."""
         own_time = TOTAL_TIMEOUT_MS / 1000
         for agent in self._readable_agents():
-            own_time = max(own_time, agent.limits.total_seconds)
+            own_time = max(own_time, agent.limits.longest_seconds)
         return self._settings.live_max + own_time
 
     async def finish(self, seconds: float) -> None:

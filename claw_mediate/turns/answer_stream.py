@@ -25,7 +25,7 @@ from claw_mediate.agents.directory import Agent
 from claw_mediate.core.held_text import HeldText, UnheldLog, compact, visible_text
 from claw_mediate.core.http import KeepaliveChunk
 from claw_mediate.core.live import Reasoning, ReplyGate, until_first_call
-from claw_mediate.core.reply_events import EventKind, ReplyEvent
+from claw_mediate.core.reply_events import EventKind, ReplyEvent, with_data
 from claw_mediate.core.shown import GLUE, needs_glue
 from claw_mediate.core.shown_log import Cursor, NextReply, ShownLog, ShownWords
 from claw_mediate.core.types import Round
@@ -155,20 +155,22 @@ class AnswerStream:
         self._is_marked = False
         return self._form.assembler()
 
-    async def show(self, events: Sequence[ReplyEvent]) -> None:
-        """Show what may be shown of a reply; wait while every runner is far behind."""
-        self._show(events)
-        while self._is_far_ahead():
-            self._was_read.clear()
-            await self._was_read.wait()
-
-    def _is_far_ahead(self) -> bool:
+    @property
+    def is_far_ahead(self) -> bool:
+        """True if every runner is far behind what was shown."""
         readers = self._readers
         return bool(readers) and all(
             self._log.size - reader.cursor.size > MAX_AHEAD for reader in readers
         )
 
-    def _show(self, events: Sequence[ReplyEvent]) -> None:
+    async def wait_for_runner(self) -> None:
+        """Wait until a runner is not far behind, or all have left."""
+        while self.is_far_ahead:
+            self._was_read.clear()
+            await self._was_read.wait()
+
+    def show(self, events: Sequence[ReplyEvent]) -> None:
+        """Show what may be shown of a reply."""
         # What an earlier attempt has recorded says nothing of how fast the provider is.
         is_first = self._asked_at is not None and self._upstream_seconds is None
         if is_first and any(event.kind != "opening" for event in events):
@@ -223,9 +225,7 @@ class AnswerStream:
         """Return an event without secrets in its members."""
         data = msgspec.json.encode(event.data)
         redacted = self._redactor.document(data)
-        if redacted == data:
-            return event
-        return replace(event, data=msgspec.json.decode(redacted, type=dict[str, msgspec.Raw]))
+        return event if redacted == data else with_data(event, redacted)
 
     def _add(self, event: ReplyEvent, *, is_told: bool = False) -> None:
         """Add an event to the log, behind what was left open by an earlier reply.
@@ -262,7 +262,7 @@ class AnswerStream:
     def replay(self, body: bytes) -> None:
         """Show a reply that an earlier attempt at the turn has recorded, up to its first call."""
         self.begin()
-        self._show(until_first_call(self._form.tell(body)))
+        self.show(until_first_call(self._form.tell(body)))
         self._flush()
         self.known_rounds += 1
         self._known_end = len(self._log)

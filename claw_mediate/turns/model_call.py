@@ -84,6 +84,7 @@ class ModelCalls:
         """
         self._usage_maker = ""
         """The provider and model that this model call asks for the usage of its stream."""
+        self._flow_seconds = 0.0  # Of all replies of the turn so far
         self._reported: set[str] = set()
 
     async def ask(self, command: AskModel, number: int) -> ModelResponse | ModelFailed:
@@ -191,7 +192,7 @@ class ModelCalls:
             self._clock.stop()
             lift_timeout(turn_limit)
 
-        flow_left = port.limits.total - self._clock.stopped_seconds
+        flow_left = port.limits.total - self._flow_seconds
         limits = port.limits._replace(total=max(flow_left, 0.0))
         live = LiveCall(port.sink, limits, on_head=self._note_head, on_shown=on_shown)
         port.on_ask()
@@ -203,6 +204,7 @@ class ModelCalls:
             raise
         finally:
             self._clock.start()
+            self._flow_seconds += live.flow_seconds
 
         if isinstance(answer, ModelResponse) and not live.was_streamed:
             port.on_json_body()

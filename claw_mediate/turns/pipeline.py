@@ -224,7 +224,7 @@ class TurnPipeline:
     async def _search(self, incoming: DialectRequest) -> FoundAnswer:
         """Find the turn of a request whose runner is kept waiting, in the time that a turn has."""
         path = incoming.request.path
-        turn_seconds = incoming.agent.limits.total_seconds + self._settings.live_max
+        turn_seconds = incoming.agent.limits.longest_seconds + self._settings.live_max
         try:
             async with asyncio.timeout(turn_seconds + LEASE_SECONDS):
                 return await self._find_turn(incoming)

@@ -8,7 +8,7 @@ from claw_contract.manifest import Tool
 from claw_mediate.core.session_id import read_session_id
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.weave import Weaves, change_hidden, hidden_messages
-from claw_mediate.dialects.base import Additions, RequestVariants
+from claw_mediate.dialects.base import RequestVariants
 from claw_mediate.dialects.bodies import insert_hidden_rounds
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.telemetry.event_log import EventLog
@@ -53,7 +53,7 @@ class RequestPreparer:
             adapted = change_hidden(
                 weaves, lambda messages: dialect.replay_rules.adapt(messages, maker)
             )
-            return dialect.build_request(view, catalog, Additions(adapted, text))
+            return dialect.build_request(view, catalog, adapted, text)
 
         build = cache(partial(build_with, found.weaves))
         explain, build_explained = found.explained, None
