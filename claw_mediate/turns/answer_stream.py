@@ -101,6 +101,8 @@ class AnswerStream:
         """Closings of a dropped reply's last pieces, until a later reply shows something."""
         self._rounds = 0  # Rounds whose replies are dropped
         self._held_since: float | None = None
+        self.first_held = ""
+        """The text that the runner which began this attempt holds, of an earlier one."""
         self.known_rounds = 0
         """Replies that an earlier attempt at the turn has shown."""
         self._known_end = 0  # The place in the log behind them
@@ -438,7 +440,9 @@ class AnswerStream:
             return self._log
 
         # It holds what an earlier attempt has shown; or, if it has lost this one, what that shows.
-        is_of_this = compact(self.shown_text()).startswith(compact(held))
+        # The model may say again what it said when the earlier one failed.
+        is_of_earlier = compact(held) == compact(self.first_held)
+        is_of_this = not is_of_earlier and compact(self.shown_text()).startswith(compact(held))
         known_end = len(self._log) if is_of_this else 0
         unheld = HeldText(held, whole_pieces=self._form.dialect.answers_in_items)
         return UnheldLog(self._log, unheld, lambda: max(known_end, self._known_end))

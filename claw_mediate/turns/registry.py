@@ -242,4 +242,6 @@ def _open_stream(context: TurnContext) -> AnswerStream:
     own = OwnOpening(own_id, context.view.model, int(time.time()))
     form = StreamForm(context.dialect, context.view, own)
     shows = context.view.is_live and context.agent.preamble == "show"
-    return AnswerStream(form, context.redactor, context.route.stopwatch.elapsed, shows=shows)
+    stream = AnswerStream(form, context.redactor, context.route.stopwatch.elapsed, shows=shows)
+    stream.first_held = context.held
+    return stream

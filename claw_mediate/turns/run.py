@@ -336,6 +336,9 @@ class RunningTurn:
         context, stream = self.context, self.stream
         assert stream is not None
         known = rounds[: stream.known_rounds]
+        if not known:
+            return rounds  # What is held is the beginning of a reply that broke off
+
         record = describe_shown(context, known, stream, "")
         anchor = failed_anchor_of_shown(context.held, context.view.evidence.before)
         await self._continuity.remember_live(context, anchor, record)
@@ -350,8 +353,8 @@ class RunningTurn:
         comes before tells the two apart.
         """
         context, rounds = self.context, outcome.rounds
-        if context.dialect.answers_in_items:
-            return  # What it holds are items, and stay some.
+        if not rounds or context.dialect.answers_in_items:
+            return  # There is nothing to store, or what it holds are items, and stay some.
 
         held = compact(context.held)
         known = compact("".join(stream.shown_rounds[n].text for n in _known(stream)))

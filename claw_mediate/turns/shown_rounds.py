@@ -19,13 +19,15 @@ def describe_shown(
     """Return the record of rounds of which something was shown.
 
     ``after``: the text that was shown behind them. ``lost``: that of a reply which broke off,
-    behind the rounds of earlier attempts; it leaves the transcript as a rejected round does.
+    behind any rounds of earlier attempts; it leaves the transcript as a rejected round does.
     """
     dialect, prefill = context.dialect, context.view.prefill_text
     rules = dialect.split_rules
     minted = stream.minted_ids()
     is_beginning = not rounds or rounds[0].number == 1
     texts = [RoundText(PREFILL, prefill)] if prefill and is_beginning else []
+    if lost and not stream.known_rounds:
+        texts.append(RoundText(PREFILL, lost))
 
     for past in rounds:
         words = stream.shown_rounds.get(past.number, ShownWords())
