@@ -101,6 +101,8 @@ class AnswerStream:
         """Closings of a dropped reply's last pieces, until a later reply shows something."""
         self._rounds = 0  # Rounds whose replies are dropped
         self._held_since: float | None = None
+        self.first_held = ""
+        """The text that the runner which began this attempt holds, of an earlier one."""
         self.known_rounds = 0
         """Replies that an earlier attempt at the turn has shown."""
         self._known_end = 0  # The place in the log behind them
@@ -155,20 +157,22 @@ class AnswerStream:
         self._is_marked = False
         return self._form.assembler()
 
-    async def show(self, events: Sequence[ReplyEvent]) -> None:
-        """Show what may be shown of a reply; wait while every runner is far behind."""
-        self._show(events)
-        while self._is_far_ahead():
-            self._was_read.clear()
-            await self._was_read.wait()
-
-    def _is_far_ahead(self) -> bool:
+    @property
+    def is_far_ahead(self) -> bool:
+        """True if every runner is far behind what was shown."""
         readers = self._readers
         return bool(readers) and all(
             self._log.size - reader.cursor.size > MAX_AHEAD for reader in readers
         )
 
-    def _show(self, events: Sequence[ReplyEvent]) -> None:
+    async def wait_for_runner(self) -> None:
+        """Wait until a runner is not far behind, or all have left."""
+        while self.is_far_ahead:
+            self._was_read.clear()
+            await self._was_read.wait()
+
+    def show(self, events: Sequence[ReplyEvent]) -> None:
+        """Show what may be shown of a reply."""
         # What an earlier attempt has recorded says nothing of how fast the provider is.
         is_first = self._asked_at is not None and self._upstream_seconds is None
         if is_first and any(event.kind != "opening" for event in events):
@@ -260,7 +264,7 @@ class AnswerStream:
     def replay(self, body: bytes) -> None:
         """Show a reply that an earlier attempt at the turn has recorded, up to its first call."""
         self.begin()
-        self._show(until_first_call(self._form.tell(body)))
+        self.show(until_first_call(self._form.tell(body)))
         self._flush()
         self.known_rounds += 1
         self._known_end = len(self._log)
@@ -353,15 +357,25 @@ class AnswerStream:
         """Return what was shown of the last reply."""
         return self._log.words(self._reply_start) if self._is_marked else ShownWords()
 
-    def answer(self, body: bytes) -> bytes:
-        """Return the answer with all that was shown: the body itself if one reply showed it all."""
+    def known_text(self) -> str:
+        """Return the text that earlier attempts have shown of the rounds that are recorded."""
+        known = (
+            words.text for number, words in self.shown_rounds.items() if number <= self.known_rounds
+        )
+        return "".join(known)
+
+    def answer(self, body: bytes, held: str = "") -> bytes:
+        """Return the answer with all that was shown: the body itself if one reply showed it all.
+
+        ``held``: what a runner had before, which is left out.
+        """
         if not self.shown_rounds:
             return body
 
         writer = self._new_writer()
         if self.shows_own_id:
             writer.beat("", "native")
-        for event in self._log.read(Cursor()):
+        for event in self._log_for(held).read(Cursor()):
             if isinstance(event, NextReply):
                 writer.begin_reply()
             else:
@@ -436,7 +450,9 @@ class AnswerStream:
             return self._log
 
         # It holds what an earlier attempt has shown; or, if it has lost this one, what that shows.
-        is_of_this = compact(self.shown_text()).startswith(compact(held))
+        # The model may say again what it said when the earlier one failed.
+        is_of_earlier = compact(held) == compact(self.first_held)
+        is_of_this = not is_of_earlier and compact(self.shown_text()).startswith(compact(held))
         known_end = len(self._log) if is_of_this else 0
         unheld = HeldText(held, whole_pieces=self._form.dialect.answers_in_items)
         return UnheldLog(self._log, unheld, lambda: max(known_end, self._known_end))

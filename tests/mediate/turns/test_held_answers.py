@@ -138,6 +138,37 @@ async def test_a_call_of_the_runners_behind_a_continued_answer_has_the_rounds_be
     assert live.services.calls == ["desk.trade"]
 
 
+@pytest.mark.requirement("live:continuation-remembered")
+@pytest.mark.parametrize("trades", [False, True])
+@pytest.mark.parametrize(
+    ("live", "joins"),
+    [("openai", False), ("openai", True), ("anthropic", True), ("responses", False)],
+    indirect=["live"],
+)
+async def test_the_beginning_of_a_first_reply_is_gone_on_with(
+    live: Desk, joins: bool, trades: bool
+) -> None:
+    live.model_breaks_off("Let me buy that for you.", behind="buy")
+    await live.asks("Buy")
+    live.messages.append(held(live, "Let me buy"))
+    if trades:
+        live.model_says("Let me buy it.", ("desk.trade", {}))
+    live.model_says("All is done.")
+    await live.turn()
+    said = "Let me buy it. All is done." if trades else "All is done."
+    assert "".join(live.shown.text.split()) == said.replace(" ", "")
+    assert len({line["turn_id"] for line in live.history()}) == 1
+
+    if joins:
+        parts = [*parts_of(live.messages[-2:])]
+        whole = parts if live.wire is anthropic else f"Let me buy {live.shown.text}"
+        live.messages[-2:] = [{"role": "assistant", "content": whole}]
+    live.model_says("Yes.")
+    await live.asks("Sure?")
+    assert len(live.wire.answers(live.model.messages())) == trades
+    assert live.services.calls == ["desk.trade"] * trades
+
+
 def parts_of(messages: list[Body]) -> Iterator[Body]:
     for message in messages:
         content = message["content"]
