@@ -67,6 +67,12 @@ LIVE_FAILURES = (
         ("live:last-word",),
     ),
     LiveFailure(
+        "the last model call fails, or asks for tools",
+        "an error event behind what was shown",
+        "it goes on: that call is made again",
+        ("live:last-call-fails",),
+    ),
+    LiveFailure(
         "a tool fails, or is rejected",
         "nothing: the model is told",
         "–",
