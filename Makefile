@@ -66,7 +66,7 @@ docs: $(VENV)/.dev  ## write the generated pages, pictures, JSON Schemas and pod
 	$(BIN)/python scripts/draw_pictures.py
 
 soak: $(VENV)/.dev  ## kill the proxy a thousand times, then every search five times as long, every long test at full size and every transcript in both forms, with a new seed (SEED=… again)
-	CLAW_CRASHES=1000 CLAW_CRASH_SEED=$(or $(SEED),$(shell date +%s)) $(BIN)/python -m pytest -rP tests/crash
+	CLAW_CRASHES=1000 CLAW_FLEET_TRIALS=200 CLAW_CRASH_SEED=$(or $(SEED),$(shell date +%s)) $(BIN)/python -m pytest -rP tests/crash tests/fleet
 	CLAW_SEARCH=1 CLAW_SEARCH_SIZE=5 $(PYTEST) --timeout 1800 -m "hypothesis or long or desk"
 
 screenshot: $(VENV)/.dev  ## docs/mitmweb.png again: a turn of the trading desk in the real page (needs chromium, and an emoji font)

@@ -22,7 +22,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -76,17 +76,38 @@ PACED, FAST = "paced, 50 a second", "as fast as it goes, 1 KiB"
 TOOL, NATIVE = "hidden reply, then its tool", "native call, held until the verdict"
 
 
-def rows(share: float) -> tuple[Row, ...]:
-    """Return the rows, with a share of a full run's operations."""
+@dataclass(frozen=True)
+class Plan:
+    """The size of a run: rounds, the part of a full run's operations, the streams that run at once,
+    and the events of a paced one.
+
+    ``shares``: open streams are held at the proxy that has done the rest, which saves two starts.
+    """
+
+    rounds: int = 3
+    share: float = 1.0
+    streams: int = 32
+    paced: int = 100
+    shares: bool = False
+
+
+FULL = Plan()
+QUICK = Plan(1, 0.2)
+SMOKE = Plan(1, 0.02, streams=4, paced=40, shares=True)
+
+
+def rows(plan: Plan) -> tuple[Row, ...]:
+    """Return the rows in the size of the plan."""
 
     def some(number: int) -> int:
-        return max(1, round(number * share))
+        return max(1, round(number * plan.share))
 
+    many = plan.streams
     return (
-        Row(PACED, 1, some(4), 100, 20_000),
-        Row(PACED, 32, 32 * some(2), 100, 20_000),
+        Row(PACED, 1, some(4), plan.paced, 20_000),
+        Row(PACED, many, many * some(2), plan.paced, 20_000),
         Row(FAST, 1, 1, some(5_000), 0, 1024, by=("direct", "passed", "live")),
-        Row(FAST, 32, 32, some(1_000), 0, 1024, by=("direct", "passed", "live")),
+        Row(FAST, many, many, some(1_000), 0, 1024, by=("direct", "passed", "live")),
         Row(TOOL, 1, some(25), 10, 10_000, end="tool", by=("live", "buffered")),
         Row(NATIVE, 1, some(25), 10, 10_000, end="native"),
     )
@@ -277,13 +298,14 @@ class Bench:
             await asyncio.sleep(0.05)
         raise WrongWorkError("the provider's connection stays open")
 
-    async def hold(self, by: str, streams: int) -> None:
+    async def hold(self, by: str, streams: int, *, shares: bool) -> None:
         """Hold many streams open at a proxy of their own, and measure the memory of one.
 
-        A proxy that has worked would use memory again that it has, and seem to need none.
+        A proxy that has worked would use memory again that it has, and seem to need none; with
+        ``shares``, it is taken all the same.
         """
         row = Row("held open", streams, streams, 32, 0, 256, end="hang")
-        with self._site.ours() as process:
+        with nullcontext(self._process) if shares else self._site.ours() as process:
             warm, self._process = self._process, process
             try:
                 await self._stream(Row("warm", 1, 1, 32, 0, 256), by)
@@ -435,19 +457,18 @@ def _ms(seconds: list[float]) -> tuple[str, str]:
 
 
 async def run(bench: Bench, options: argparse.Namespace) -> None:
-    share = 0.2 if options.quick else 0.02 if options.smoke else 1.0
-    rounds = 3 if not (options.quick or options.smoke) else 1
-    for number in range(rounds):
-        for row in rows(share):
+    plan = QUICK if options.quick else SMOKE if options.smoke else FULL
+    for number in range(plan.rounds):
+        for row in rows(plan):
             for by in row.by:
                 if options.only in f"{row.what}, {by}":
                     await bench.measure(row, by)
         if options.only in "leaves":
             for by in ("passed", "live"):
-                await bench.leave(by, max(1, round(10 * share)))
+                await bench.leave(by, max(1, round(10 * plan.share)))
         if options.only in "memory":
             for by in ("passed", "live"):
-                await bench.hold(by, max(2, round(100 * share)))
+                await bench.hold(by, max(2, round(100 * plan.share)), shares=plan.shares)
         print(f"done: round {number + 1} of live streams", flush=True)
 
 

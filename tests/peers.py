@@ -104,13 +104,14 @@ class Gated:
     """A reply whose stream goes on only when the test releases its next events.
 
     ``cut``: the connection breaks off in place of the end. ``events`` are those that the stream
-    has, known when it was asked for.
+    has, known when it was asked for. ``left`` is set when the client leaves before the end.
     """
 
     def __init__(self, reply: Reply, *, cut: bool = False) -> None:
         self.reply = reply
         self.cut = cut
         self.asked, self.finished = threading.Event(), threading.Event()
+        self.left = threading.Event()
         self.events: list[bytes] = []
         self._released = threading.Semaphore(0)
 
@@ -129,11 +130,15 @@ class Gated:
         return StreamingResponse(self._chunks(), media_type="text/event-stream")
 
     async def _chunks(self) -> AsyncIterator[bytes]:
-        for event in self.events:
-            await eventually_async(
-                lambda: self._released.acquire(blocking=False), "the test releases an event"
-            )
-            yield event
+        try:
+            for event in self.events:
+                await eventually_async(
+                    lambda: self._released.acquire(blocking=False), "the test releases an event"
+                )
+                yield event
+        except (asyncio.CancelledError, GeneratorExit):
+            self.left.set()
+            raise
         if self.cut:
             raise ConnectionResetError
         self.finished.set()

@@ -129,6 +129,10 @@ class KeepaliveChunk(bytes):
     """
 
 
+type OnDelivered = Callable[[], Awaitable[None]]
+type NoteTurn = Callable[[str, OnDelivered], None]
+
+
 class RunnerResponse(msgspec.Struct, frozen=True):
     """The response to a runner's request, whose chunks come as they are made."""
 
@@ -136,10 +140,13 @@ class RunnerResponse(msgspec.Struct, frozen=True):
     headers: HeaderList
     chunks: AsyncIterator[bytes]
     streaming: bool = False
-    on_delivered: Callable[[], Awaitable[None]] | None = None
+    on_delivered: OnDelivered | None = None
     """Called when the whole response has left the process: the kernel has its last byte."""
     answer_of: str = ""
     """The id of the turn whose answer this is. A retry gets the same turn's answer again."""
+    when_found: Callable[[NoteTurn], None] | None = None
+    """Takes what is told ``answer_of`` and ``on_delivered`` of a stream that begins before its turn
+    is found."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,7 @@ class Ledger(msgspec.Struct, frozen=True):
     answered_calls: tuple[AnsweredCall, ...] = ()  # In the order of answering
     usage: tuple[JsonObject, ...] = ()
     tool_use: ToolUse = ToolUse.AS_REQUESTED
+    has_flowed: bool = False  # True if the runner saw the latest response while it came
     # True if the provider keeps every response, so that nothing can be left out of the transcript
     keeps_rounds: bool = False
 
@@ -85,6 +86,18 @@ class Ledger(msgspec.Struct, frozen=True):
     @property
     def seconds_left(self) -> float:
         return self.started_at + self.limits.total_seconds - self.now
+
+    @property
+    def model_seconds_left(self) -> float:
+        """Seconds for the next model call.
+
+        A response that flowed may have begun just before the turn's time was spent. The last model
+        call behind it has the time that is reserved for it all the same (docs/spec/live.md section
+        8).
+        """
+        if self.has_flowed and self.tool_use is ToolUse.FORBIDDEN:
+            return max(self.seconds_left, self.limits.reserve_seconds)
+        return self.seconds_left
 
     @property
     def tool_seconds_left(self) -> float:
@@ -134,8 +147,11 @@ class Ledger(msgspec.Struct, frozen=True):
         """Return the ledger with the open round timed from now."""
         return replace(self, model_call_at=self.now)
 
-    def add_response(self, response: ModelResponse, now: float) -> "Ledger":
-        return replace(self, now=now, usage=(*self.usage, response.usage))
+    def add_response(
+        self, response: ModelResponse, now: float, *, has_flowed: bool = False
+    ) -> "Ledger":
+        usage = (*self.usage, response.usage)
+        return replace(self, now=now, usage=usage, has_flowed=has_flowed)
 
     def add_results(self, results: tuple[ToolResult, ...], now: float) -> "Ledger":
         answered = (AnsweredCall(result, self.round) for result in results)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 type EventKind = Literal[
     "opening",  # The head of the reply: its id, model and first usage
@@ -45,3 +46,22 @@ class ReplyEvent(msgspec.Struct, frozen=True):
     """
     text: str = ""
     """The next part of the channel's text; it is not in ``data``."""
+
+
+def with_data(event: ReplyEvent, data: bytes) -> ReplyEvent:
+    """Return an event with other members. ``data``: the changed JSON of its own.
+
+    What was read of them is read again, and what is passed on as it came stays ``msgspec.Raw``.
+    """
+    return replace(event, data=_read_like(event.data, data))
+
+
+def _read_like(before: Mapping[str, Any], data: bytes | msgspec.Raw) -> dict[str, Any]:
+    members = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+    return {name: _value_like(before.get(name, raw), raw) for name, raw in members.items()}
+
+
+def _value_like(before: Any, raw: msgspec.Raw) -> Any:
+    if isinstance(before, msgspec.Raw):
+        return raw
+    return _read_like(before, raw) if isinstance(before, Mapping) else msgspec.json.decode(raw)

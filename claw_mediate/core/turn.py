@@ -49,14 +49,14 @@ def turn(limits: TurnLimits, now: float, *, keeps_rounds: bool = False) -> TurnG
     """
     ledger = Ledger.start(limits, now, keeps_rounds=keeps_rounds)
 
-    while ledger.seconds_left > 0:
-        event = yield AskModel(ledger.rounds, ledger.tool_use, ledger.seconds_left, keeps_rounds)
+    while (seconds := ledger.model_seconds_left) > 0:
+        event = yield AskModel(ledger.rounds, ledger.tool_use, seconds, keeps_rounds)
         if isinstance(event, ModelFailed):
             return _refuse_failed(ledger, event)
 
         assert isinstance(event, ModelReplied)
         response = event.response
-        ledger = ledger.add_response(response, event.now)
+        ledger = ledger.add_response(response, event.now, has_flowed=event.has_flowed)
 
         match judge(ledger, response):
             case Finish(outcome):

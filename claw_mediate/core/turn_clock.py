@@ -28,8 +28,3 @@ class TurnClock:
         if self._stopped_at is not None:
             self._stopped_seconds += self._now() - self._stopped_at
             self._stopped_at = None
-
-    @property
-    def stopped_seconds(self) -> float:
-        """Return how long it has stood still, over all stops that have ended."""
-        return self._stopped_seconds

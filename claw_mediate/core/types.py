@@ -140,6 +140,19 @@ class TurnLimits(msgspec.Struct, frozen=True):
     max_parallel: int
     on_budget: Literal["finalize", "error"]
 
+    @property
+    def reserve_seconds(self) -> float:
+        """Return the time that is reserved for the model's last response."""
+        return self.total_seconds - self.soft_seconds
+
+    @property
+    def longest_seconds(self) -> float:
+        """Return how long a turn may take, the time apart in which its replies flow.
+
+        Behind a reply that flowed, the reserve comes on top of the turn's time.
+        """
+        return self.total_seconds + self.reserve_seconds
+
     @classmethod
     def from_policy(cls, policy: Policy) -> "TurnLimits":
         total_seconds = policy.total_timeout_ms / 1000
@@ -196,11 +209,13 @@ class RunTools(msgspec.Struct, frozen=True):
 class ModelReplied(msgspec.Struct, frozen=True):
     """The model's response to ``AskModel``.
 
-    ``now`` is when it came, in seconds of the turn's clock.
+    ``now`` is when it came, in seconds of the turn's clock. ``has_flowed``: the runner was shown
+    something of it while it came, and the clock stood still meanwhile.
     """
 
     response: ModelResponse
     now: float
+    has_flowed: bool = False
 
 
 class ModelFailed(msgspec.Struct, frozen=True):

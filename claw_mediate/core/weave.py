@@ -6,7 +6,8 @@ streamed live go into it: the runner's message is split, and what is left of it 
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import assert_never
+from types import MappingProxyType
+from typing import Final, assert_never
 
 import msgspec
 
@@ -32,6 +33,7 @@ class Replace(msgspec.Struct, frozen=True):
 type Weave = Insert | Replace
 type Weaves = Mapping[int, Weave]
 """The weaves of a request, by the index of the runner's message."""
+NO_WEAVES: Final[Weaves] = MappingProxyType({})
 
 
 def join_messages(messages: Iterable[bytes]) -> bytes:

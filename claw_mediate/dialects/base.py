@@ -15,7 +15,7 @@ from claw_mediate.core.session_id import NO_HINTS, SessionHints
 from claw_mediate.core.split import SplitRules
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import ModelResponse, Round, ToolUse
-from claw_mediate.core.weave import Weaves
+from claw_mediate.core.weave import NO_WEAVES, Weaves
 
 # Exported: callers catch it as this module's error.
 from claw_mediate.dialects.errors import (
@@ -129,14 +129,6 @@ class RunnerRequest(msgspec.Struct, frozen=True):
         return bool(self.conversation)
 
 
-class Additions(msgspec.Struct, frozen=True):
-    """The proxy's additions to a request, besides tools."""
-
-    insertions: Weaves = msgspec.field(default_factory=dict)
-    """The hidden messages of earlier turns, by the index of the runner's message."""
-    context: str = ""  # Text for the end of the system prompt
-
-
 class ProviderRequest(msgspec.Struct, frozen=True):
     """A request for the provider, split at the place of this turn's hidden rounds.
 
@@ -224,11 +216,17 @@ type KeepaliveSetting = Literal["openai", "responses", "anthropic"]
 
 class BuildRequest(Protocol):
     def __call__(
-        self, request: RunnerRequest, catalog: ToolCatalog, additions: Additions, /
+        self,
+        request: RunnerRequest,
+        catalog: ToolCatalog,
+        weaves: Weaves = NO_WEAVES,
+        context: str = "",
+        /,
     ) -> RequestVariants:
         """Return the request with the managed tools after the runner's own.
 
-        Raise ``JsonSpliceError``.
+        ``weaves``: the hidden messages of earlier turns, by the index of the runner's message.
+        ``context``: text for the end of the system prompt. Raise ``JsonSpliceError``.
         """
 
 

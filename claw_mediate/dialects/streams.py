@@ -128,11 +128,15 @@ class ReplySink(Protocol):
         Called for each attempt at a reply. None is made after one that has shown something.
         """
 
-    async def show(self, events: Sequence[ReplyEvent]) -> None:
-        """Show what may be shown of these events of the reply.
+    def show(self, events: Sequence[ReplyEvent]) -> None:
+        """Show what may be shown of these events of the reply."""
 
-        Wait while the runner is far behind.
-        """
+    @property
+    def is_far_ahead(self) -> bool:
+        """True if every runner is so far behind that the provider is to be read no further."""
+
+    async def wait_for_runner(self) -> None:
+        """Wait until a runner is not far behind."""
 
     @property
     def has_shown(self) -> bool:

@@ -180,6 +180,10 @@ class PendingRequest:
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
 
+    def note_turn(self, turn_id: str, on_delivered: Callable[[], Awaitable[None]]) -> None:
+        """Note whose answer the response is."""
+        self.answer = TurnAnswer.of(turn_id, on_delivered)
+
 
 @dataclass(slots=True)
 class Originals:

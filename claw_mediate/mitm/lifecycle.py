@@ -35,7 +35,6 @@ from claw_mediate.mitm import flow_state, listeners
 from claw_mediate.mitm.addon_state import AddonState
 from claw_mediate.mitm.flow_state import (
     PendingRequest,
-    TurnAnswer,
     pending_requests,
     state_of,
     wait_until_done,
@@ -211,7 +210,9 @@ class Lifecycle:
         """Answer a flow, with a body or a stream."""
         state = state_of(flow)
         if state.pending is not None and exchange.on_delivered is not None:
-            state.pending.answer = TurnAnswer.of(exchange.answer_of, exchange.on_delivered)
+            state.pending.note_turn(exchange.answer_of, exchange.on_delivered)
+        if state.pending is not None and exchange.when_found is not None:
+            exchange.when_found(state.pending.note_turn)
 
         if exchange.streaming:
             door.stream_response(flow, exchange)

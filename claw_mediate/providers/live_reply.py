@@ -12,7 +12,8 @@ Its time and its size have limits of their own (docs/spec/live.md section 8):
     the first piece that the runner has    the reply's end       ``FlowLimits.total``, which all
                                                                    replies of a turn share
 
-The first two are bounded by the callers, which are told of the events that end them.
+The first two are bounded by the callers, which are told of the events that end them. While a slow
+runner is waited for, the last two stand still: the provider is not to blame.
 """
 
 import asyncio
@@ -100,6 +101,8 @@ class LiveCall:
         """The usage that the last reply without an end has told, as JSON."""
         self.was_streamed = False
         """True if the last reply came as a stream, and not as one JSON body."""
+        self.flow_seconds = 0.0
+        """Time in which a reply has flowed: without what a slow runner took."""
 
     @contextmanager
     def on_first_event(self, listen: Callable[[], None]) -> Iterator[None]:
@@ -164,6 +167,8 @@ async def _read_events(response: Response, live: LiveCall, assembler: Assembler)
         # A provider may say everything and leave its stream open.
         if not assembler.is_whole:
             raise BrokenReplyError(timer.code) from None
+    finally:
+        live.flow_seconds += timer.flow_seconds
 
     if not assembler.is_whole:
         raise BrokenReplyError(BROKE_OFF)
@@ -184,16 +189,21 @@ async def _read_end(chunks: AsyncIterator[bytes]) -> None:
 
 
 async def _show(live: LiveCall, events: Sequence[ReplyEvent], timer: "_FlowTimer") -> None:
-    """Give events to the sink, which may wait for a slow runner."""
-    timer.stop_idle()
-    await live.sink.show(events)
-    if any(event.kind != "opening" for event in events) or timer.is_flowing:
+    """Give events to the sink, and wait for a slow runner."""
+    sink = live.sink
+    sink.show(events)
+    if timer.is_flowing or any(event.kind != "opening" for event in events):
         timer.restart_idle()
 
-    if live.sink.has_shown and not live.has_shown:
+    if sink.has_shown and not live.has_shown:
         live.has_shown = True
         live.on_shown()
         timer.begin_total()
+
+    if sink.is_far_ahead:
+        timer.pause()
+        await sink.wait_for_runner()
+        timer.go_on()
 
 
 class _EventFeed:
@@ -278,7 +288,9 @@ class _FlowTimer:
         self._timeout: asyncio.Timeout | None = None
         self._handle: asyncio.TimerHandle | None = None
         self._idle_since = math.inf
-        self._total_until = math.inf
+        self._total_until = math.inf  # While it stands still, and before it has begun
+        self._total_left = limits.total
+        self._has_begun_total = False
         self.is_flowing = False
         """True once content has come."""
 
@@ -298,9 +310,11 @@ class _FlowTimer:
         """Return the reason why the time was over."""
         return FLOW_SPENT if self._loop.time() >= self._total_until else IDLE
 
-    def stop_idle(self) -> None:
-        """Note that the provider is not waited for now."""
-        self._idle_since = math.inf
+    @property
+    def flow_seconds(self) -> float:
+        """Return how long the reply has flowed."""
+        left = min(self._total_left, self._total_until - self._loop.time())
+        return self._limits.total - left
 
     def restart_idle(self) -> None:
         """Note that content has come, and that the provider's next is waited for."""
@@ -311,7 +325,23 @@ class _FlowTimer:
 
     def begin_total(self) -> None:
         """Note that the runner has the first piece."""
-        self._total_until = self._loop.time() + self._limits.total
+        self._has_begun_total = True
+        self._total_until = self._loop.time() + self._total_left
+        self._look_anew()
+
+    def pause(self) -> None:
+        """Note that the provider is not waited for now, but the runner."""
+        self._idle_since = math.inf
+        self._total_left = self._limits.total - self.flow_seconds
+        self._total_until = math.inf
+
+    def go_on(self) -> None:
+        """Note that the runner has taken what it was behind with."""
+        self.restart_idle()
+        if self._has_begun_total:
+            self.begin_total()
+
+    def _look_anew(self) -> None:
         if self._handle is not None:
             self._handle.cancel()
         self._look()

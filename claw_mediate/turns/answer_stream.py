@@ -25,7 +25,7 @@ from claw_mediate.agents.directory import Agent
 from claw_mediate.core.held_text import HeldText, UnheldLog, compact, visible_text
 from claw_mediate.core.http import KeepaliveChunk
 from claw_mediate.core.live import Reasoning, ReplyGate, until_first_call
-from claw_mediate.core.reply_events import EventKind, ReplyEvent
+from claw_mediate.core.reply_events import EventKind, ReplyEvent, with_data
 from claw_mediate.core.shown import GLUE, needs_glue
 from claw_mediate.core.shown_log import Cursor, NextReply, ShownLog, ShownWords
 from claw_mediate.core.types import Round
@@ -101,6 +101,8 @@ class AnswerStream:
         """Closings of a dropped reply's last pieces, until a later reply shows something."""
         self._rounds = 0  # Rounds whose replies are dropped
         self._held_since: float | None = None
+        self.first_held = ""
+        """The text that the runner which began this attempt holds, of an earlier one."""
         self.known_rounds = 0
         """Replies that an earlier attempt at the turn has shown."""
         self._known_end = 0  # The place in the log behind them
@@ -134,6 +136,10 @@ class AnswerStream:
         """Return the id that the stream has for every runner; "" before it has one."""
         return self._form.own.id if self.shows_own_id else self._opening_id
 
+    def ids(self) -> set[str]:
+        """Return the ids that the stream has for its runners: a late one may have another."""
+        return {self.id, *(reader.id for reader in self._readers)} - {""}
+
     @property
     def has_shown_anything(self) -> bool:
         """True if the runner has something of any reply of this turn."""
@@ -151,20 +157,22 @@ class AnswerStream:
         self._is_marked = False
         return self._form.assembler()
 
-    async def show(self, events: Sequence[ReplyEvent]) -> None:
-        """Show what may be shown of a reply; wait while every runner is far behind."""
-        self._show(events)
-        while self._is_far_ahead():
-            self._was_read.clear()
-            await self._was_read.wait()
-
-    def _is_far_ahead(self) -> bool:
+    @property
+    def is_far_ahead(self) -> bool:
+        """True if every runner is far behind what was shown."""
         readers = self._readers
         return bool(readers) and all(
             self._log.size - reader.cursor.size > MAX_AHEAD for reader in readers
         )
 
-    def _show(self, events: Sequence[ReplyEvent]) -> None:
+    async def wait_for_runner(self) -> None:
+        """Wait until a runner is not far behind, or all have left."""
+        while self.is_far_ahead:
+            self._was_read.clear()
+            await self._was_read.wait()
+
+    def show(self, events: Sequence[ReplyEvent]) -> None:
+        """Show what may be shown of a reply."""
         # What an earlier attempt has recorded says nothing of how fast the provider is.
         is_first = self._asked_at is not None and self._upstream_seconds is None
         if is_first and any(event.kind != "opening" for event in events):
@@ -219,9 +227,7 @@ class AnswerStream:
         """Return an event without secrets in its members."""
         data = msgspec.json.encode(event.data)
         redacted = self._redactor.document(data)
-        if redacted == data:
-            return event
-        return replace(event, data=msgspec.json.decode(redacted, type=dict[str, msgspec.Raw]))
+        return event if redacted == data else with_data(event, redacted)
 
     def _add(self, event: ReplyEvent, *, is_told: bool = False) -> None:
         """Add an event to the log, behind what was left open by an earlier reply.
@@ -258,7 +264,7 @@ class AnswerStream:
     def replay(self, body: bytes) -> None:
         """Show a reply that an earlier attempt at the turn has recorded, up to its first call."""
         self.begin()
-        self._show(until_first_call(self._form.tell(body)))
+        self.show(until_first_call(self._form.tell(body)))
         self._flush()
         self.known_rounds += 1
         self._known_end = len(self._log)
@@ -351,15 +357,25 @@ class AnswerStream:
         """Return what was shown of the last reply."""
         return self._log.words(self._reply_start) if self._is_marked else ShownWords()
 
-    def answer(self, body: bytes) -> bytes:
-        """Return the answer with all that was shown: the body itself if one reply showed it all."""
+    def known_text(self) -> str:
+        """Return the text that earlier attempts have shown of the rounds that are recorded."""
+        known = (
+            words.text for number, words in self.shown_rounds.items() if number <= self.known_rounds
+        )
+        return "".join(known)
+
+    def answer(self, body: bytes, held: str = "") -> bytes:
+        """Return the answer with all that was shown: the body itself if one reply showed it all.
+
+        ``held``: what a runner had before, which is left out.
+        """
         if not self.shown_rounds:
             return body
 
         writer = self._new_writer()
         if self.shows_own_id:
             writer.beat("", "native")
-        for event in self._log.read(Cursor()):
+        for event in self._log_for(held).read(Cursor()):
             if isinstance(event, NextReply):
                 writer.begin_reply()
             else:
@@ -418,12 +434,13 @@ class AnswerStream:
 
     # The runners
 
-    def attach(self, held: str = "") -> "AnswerReader":
+    def attach(self, held: str = "", writer: StreamWriter | None = None) -> "AnswerReader":
         """Return the stream for one more runner, from its beginning.
 
-        ``held``: what it has of it, and is not shown again.
+        ``held``: what it has of it, and is not shown again. ``writer``: of the runner's stream, if
+        that has begun.
         """
-        reader = AnswerReader(self, self._log_for(held), self._new_writer())
+        reader = AnswerReader(self, self._log_for(held), writer or self._new_writer())
         self._readers.append(reader)
         return reader
 
@@ -433,7 +450,9 @@ class AnswerStream:
             return self._log
 
         # It holds what an earlier attempt has shown; or, if it has lost this one, what that shows.
-        is_of_this = compact(self.shown_text()).startswith(compact(held))
+        # The model may say again what it said when the earlier one failed.
+        is_of_earlier = compact(held) == compact(self.first_held)
+        is_of_this = not is_of_earlier and compact(self.shown_text()).startswith(compact(held))
         known_end = len(self._log) if is_of_this else 0
         unheld = HeldText(held, whole_pieces=self._form.dialect.answers_in_items)
         return UnheldLog(self._log, unheld, lambda: max(known_end, self._known_end))
@@ -463,6 +482,11 @@ class AnswerReader:
         self._writer = writer
         self.cursor = Cursor()
         self.ready = asyncio.Event()
+
+    @property
+    def id(self) -> str:
+        """Return the id that this runner's stream has shown; "" before it has shown one."""
+        return self._writer.id
 
     def read(self) -> bytes:
         """Return what the runner has not got: about ``_MAX_CHUNK`` at most; b"" if nothing."""
@@ -498,12 +522,10 @@ class AnswerReader:
 
     def beat(self, note: str, kind: Keepalive) -> bytes:
         """Return an event that says that the turn is alive."""
-        if kind == "comment" or self._writer.id:
-            return KeepaliveChunk(self._writer.beat(note, kind))
-
-        # It may tell the id of the answer, so it must arrive.
-        beat = self._writer.beat(note, kind)
-        self._turn.shows_own_id = bool(self._writer.id)
+        had_id = bool(self._writer.id)
+        beat = write_beat(self._writer, note, kind)
+        if not had_id and self._writer.id:
+            self._turn.shows_own_id = True
         return beat
 
     def error(self, error: bytes) -> bytes:
@@ -511,6 +533,13 @@ class AnswerReader:
 
     def close(self) -> None:
         self._turn.detach(self)
+
+
+def write_beat(writer: StreamWriter, note: str, kind: Keepalive) -> bytes:
+    """Return a keepalive. One that tells the answer's id must arrive, any other may be dropped."""
+    had_id = bool(writer.id)
+    beat = writer.beat(note, kind)
+    return KeepaliveChunk(beat) if had_id or not writer.id else beat
 
 
 def _count(words: ShownWords) -> ShownCharacters:

@@ -118,6 +118,8 @@ class TurnContext(RequestContext, frozen=True, kw_only=True):
     attempt: AttemptKind = "first"
     held: str = ""
     """The text that the runner has of an earlier attempt's answer, and sent with its request."""
+    before_rest: tuple[str, ...] = ()
+    """Digests of the last messages before the rest of that answer: what is held is among them."""
     conversation: ConversationRecord | None = None
     """The conversation that the provider puts the turn into."""
 

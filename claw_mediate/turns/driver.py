@@ -117,7 +117,8 @@ class TurnDriver:
         is_answer = not (response.calls or command.keeps_rounds)
         await self._checkpoint.record_response(number, response.body, is_answer=is_answer)
         await self._ports.note_progress(response, ())
-        return ModelReplied(response, self._clock.now())
+        has_flowed = self._stream is not None and self._stream.has_shown
+        return ModelReplied(response, self._clock.now(), has_flowed)
 
     async def run(self, command: RunTools) -> ToolsAnswered:
         """Run calls side by side.

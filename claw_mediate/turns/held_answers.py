@@ -50,6 +50,7 @@ class HeldAnswer(NamedTuple):
     text: str
     has_followers: bool  # True if words of the user's stand behind it
     past: PreviousAttempt | None  # The turn; None if it runs in this process
+    before_rest: tuple[str, ...]  # Digests of the last messages, with what the runner holds
 
 
 class HeldAnswers:
@@ -96,7 +97,8 @@ class HeldAnswers:
 
         identify = partial(fingerprint, request, stripped.view, stripped.redactor)
         known_by = await compute(size, identify)
-        held = HeldAnswer(stripped, known_by, part.text, part.has_followers, None)
+        before_rest = incoming.view.evidence.before
+        held = HeldAnswer(stripped, known_by, part.text, part.has_followers, None, before_rest)
         return await self._find_turn(held)
 
     async def _find_turn(self, held: HeldAnswer) -> HeldAnswer | None:

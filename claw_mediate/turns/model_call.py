@@ -21,9 +21,9 @@ from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.client import CutReply, ProviderResponse, TransportFailure
 from claw_mediate.providers.failover import ModelCall, ModelResult, lift_timeout
 from claw_mediate.providers.live_reply import LiveCall, RunnerHeaders
+from claw_mediate.turns.billing import read_usage
 from claw_mediate.turns.context import PreparedRequest
 from claw_mediate.turns.ports import LivePort, Ports
-from claw_mediate.turns.recorder import read_usage
 
 _ERRORS = range(HTTPStatus.BAD_REQUEST, 600)
 _REFUSALS = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
@@ -84,6 +84,7 @@ class ModelCalls:
         """
         self._usage_maker = ""
         """The provider and model that this model call asks for the usage of its stream."""
+        self._flow_seconds = 0.0  # Of all replies of the turn so far
         self._reported: set[str] = set()
 
     async def ask(self, command: AskModel, number: int) -> ModelResponse | ModelFailed:
@@ -191,7 +192,7 @@ class ModelCalls:
             self._clock.stop()
             lift_timeout(turn_limit)
 
-        flow_left = port.limits.total - self._clock.stopped_seconds
+        flow_left = port.limits.total - self._flow_seconds
         limits = port.limits._replace(total=max(flow_left, 0.0))
         live = LiveCall(port.sink, limits, on_head=self._note_head, on_shown=on_shown)
         port.on_ask()
@@ -203,6 +204,7 @@ class ModelCalls:
             raise
         finally:
             self._clock.start()
+            self._flow_seconds += live.flow_seconds
 
         if isinstance(answer, ModelResponse) and not live.was_streamed:
             port.on_json_body()

@@ -13,23 +13,24 @@ import asyncio
 import dataclasses
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from typing import Literal
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
 from claw_contract.log import JoinKind
-from claw_contract.manifest import Tool
 from claw_mediate.core.http import Forward, RunnerResponse, refuse
+from claw_mediate.core.json_splice import JsonSpliceError
 from claw_mediate.core.model_names import find_model_headers
-from claw_mediate.core.session_id import read_session_id
 from claw_mediate.core.side_requests import find_side_request
 from claw_mediate.core.tool_catalog import ToolCatalog
+from claw_mediate.core.turn import TOTAL_TIMEOUT
 from claw_mediate.core.types import ToolUse
-from claw_mediate.core.weave import Weaves, change_hidden, hidden_messages
-from claw_mediate.dialects.base import Additions, RequestVariants, RunnerRequest
-from claw_mediate.dialects.bodies import insert_hidden_rounds
+from claw_mediate.dialects.base import (
+    RunnerRequest,
+    UnreadableRequestError,
+)
 from claw_mediate.dialects.model_only import NOT_READ
 from claw_mediate.http.headers import of_json, provider_headers
 from claw_mediate.http.large_bodies import compute
@@ -39,8 +40,7 @@ from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.telemetry.timing import Stopwatch
 from claw_mediate.turns.answer_stream import streams_live
 from claw_mediate.turns.budgets import Admission
-from claw_mediate.turns.context import DialectRequest, PreparedRequest, TurnContext
-from claw_mediate.turns.continuity import Continuity
+from claw_mediate.turns.context import DialectRequest, TurnContext
 from claw_mediate.turns.held_answers import HeldAnswer, HeldAnswers
 from claw_mediate.turns.idempotency import (
     POLL_SECONDS,
@@ -53,111 +53,19 @@ from claw_mediate.turns.idempotency import (
 )
 from claw_mediate.turns.kept.conversation import KeptConversation
 from claw_mediate.turns.kept.records import describe_forwarded
+from claw_mediate.turns.late_answer import FoundAnswer, LateAnswer, StoredAnswer, respond_found
 from claw_mediate.turns.passthrough import ForwardDetails, Passthrough, Purpose, has_policy
 from claw_mediate.turns.ports import TurnParts
+from claw_mediate.turns.preparer import RequestPreparer, name_session
 from claw_mediate.turns.registry import TurnRegistry
-from claw_mediate.turns.response import attend, stored_response
 from claw_mediate.turns.run import RunningTurn
 from claw_state.health import StateUnavailableError
 from claw_state.journal import AttemptKind, RequestFingerprint
+from claw_state.lease import LEASE_SECONDS
 from claw_state.ownership import KeptObject
 from claw_state.url import StoreError
 
-_MAX_CATALOGS = 256
 type _Entered = RunningTurn | CompletedTurn | RunnerResponse
-type _CatalogKey = tuple[str, frozenset[str], int, bool, frozenset[str]]
-"""The key of a cached catalog.
-
-It is the agent, the names of the runner's own tools, the room, whether the runner may have others,
-and the names that were managed earlier.
-"""
-
-
-class RequestPreparer:
-    """Makes the requests for providers.
-
-    Catalogs are cached: the same manifest gives the same one.
-    """
-
-    def __init__(self, continuity: Continuity, log: EventLog) -> None:
-        self._continuity = continuity
-        self._log = log
-        self._catalogs: dict[_CatalogKey, tuple[tuple[Tool, ...], ToolCatalog]] = {}
-        """Each with the tools that it was built of."""
-
-    async def prepare(
-        self, incoming: DialectRequest, text: str, maker: str = "", turn_id: str | None = None
-    ) -> PreparedRequest:
-        """Return a request with the managed tools and the hidden rounds of earlier turns.
-
-        ``text`` goes to the end of the system prompt; ``maker`` is the provider and model that is
-        asked first; ``turn_id`` is the turn that the request begins, if any. Raise
-        ``UnreadableRequestError``.
-        """
-        view, dialect = incoming.view, incoming.dialect
-        catalog = self._catalog(incoming)
-        found = await self._continuity.find_hidden_rounds(incoming, _session(incoming), turn_id)
-
-        def build_with(weaves: Weaves, maker: str) -> RequestVariants:
-            adapted = change_hidden(
-                weaves, lambda messages: dialect.replay_rules.adapt(messages, maker)
-            )
-            return dialect.build_request(view, catalog, Additions(adapted, text))
-
-        build = cache(partial(build_with, found.weaves))
-        explain, build_explained = found.explained, None
-        if explain is not None:
-            build_explained = cache(lambda maker: build_with(explain(), maker))
-
-        # What is built here is cached; of a large body it is built in a thread.
-        size = len(view.body)
-        await compute(size, partial(build, maker))
-        woven = hidden_messages(found.weaves)
-        return PreparedRequest(catalog, build, maker, size, woven, build_explained)
-
-    async def remind(self, incoming: DialectRequest) -> DialectRequest:
-        """Return a request that is not mediated with its hidden rounds.
-
-        A summary of a conversation is to know of them.
-        """
-        view, dialect = incoming.view, incoming.dialect
-        found = await self._continuity.find_hidden_rounds(incoming, _session(incoming), None)
-        adapt = dialect.replay_rules.adapt
-        hidden = change_hidden(found.weaves, lambda messages: adapt(messages, ""))
-
-        insert = partial(insert_hidden_rounds, view.body, dialect.transcript, hidden)
-        body = await compute(len(view.body), insert)
-        return replace(incoming, view=replace(view, body=body), woven=hidden_messages(hidden))
-
-    def _catalog(self, incoming: DialectRequest) -> ToolCatalog:
-        """Return the tools that a request is offered."""
-        agent, view, predecessor = incoming.agent, incoming.view, incoming.predecessor
-        room = incoming.dialect.max_tools - len(view.declared_tools)
-        earlier = frozenset(predecessor.managed_names if predecessor is not None else ())
-
-        key = (agent.id, frozenset(view.declared_tools), room, view.declares_elsewhere, earlier)
-        tools, catalog = self._catalogs.get(key, (None, None))
-        if catalog is None or tools is not agent.tools:
-            if len(self._catalogs) >= _MAX_CATALOGS:
-                self._catalogs.clear()
-            catalog = ToolCatalog.build(
-                agent.tools,
-                view.declared_tools,
-                room,
-                is_open=view.declares_elsewhere,
-                earlier=earlier,
-            )
-            self._catalogs[key] = agent.tools, catalog
-
-        if len(catalog.offered) < len(agent.tools):
-            self._log.event(
-                "intervention",
-                agent,
-                model=view.model,
-                intervention="managed_tools_over_limit",
-                tools=[tool.name for tool in agent.tools[len(catalog.offered) :]],
-            )
-        return catalog
 
 
 @dataclass(slots=True, weakref_slot=True)
@@ -292,7 +200,7 @@ class TurnPipeline:
             kept=incoming.predecessor,
             named_object=incoming.named_object,
             gives=None if incoming.only_counts else incoming.dialect.answer_shape,
-            kept_as=describe_forwarded(incoming, _session(incoming)),
+            kept_as=describe_forwarded(incoming, name_session(incoming)),
             admission=admission,
         )
         return await self._passthrough.forward(
@@ -301,14 +209,46 @@ class TurnPipeline:
 
     async def _mediate(self, incoming: DialectRequest) -> RunnerResponse:
         """Answer a request with a turn: one that runs, an earlier one, or a new one."""
+        agent, view, dialect = incoming.agent, incoming.view, incoming.dialect
+        if streams_live(agent, view):
+            pace = self._settings.pace(dialect.keepalive_setting, live=True)
+            own_id = dialect.id_prefix + new_turn_id().removeprefix("turn_")
+            search = self._turns.search(self._search(incoming))
+            return await LateAnswer(incoming, own_id, pace).respond(search)
+
+        found = await self._find_turn(incoming)
+        is_live = isinstance(found.source, RunningTurn) and found.source.context.view.is_live
+        pace = self._settings.pace(dialect.keepalive_setting, live=is_live)
+        return await respond_found(incoming, found, pace)
+
+    async def _search(self, incoming: DialectRequest) -> FoundAnswer:
+        """Find the turn of a request whose runner is kept waiting, in the time that a turn has."""
+        path = incoming.request.path
+        turn_seconds = incoming.agent.limits.longest_seconds + self._settings.live_max
+        try:
+            async with asyncio.timeout(turn_seconds + LEASE_SECONDS):
+                return await self._find_turn(incoming)
+        except TimeoutError:
+            message = "this request runs in another process, which did not end it in a turn's time"
+            return FoundAnswer(refuse(path, 502, TOTAL_TIMEOUT, message))
+        except (UnreadableRequestError, JsonSpliceError) as error:
+            return FoundAnswer(refuse(path, 400, "invalid_request", str(error)))
+
+    async def _find_turn(self, incoming: DialectRequest) -> FoundAnswer:
+        """Return where the answer to a request comes from.
+
+        Wait for turns of other processes, if it may be theirs.
+        """
         agent = incoming.agent
-        held_text = ""
         held = await self._find_held(incoming)
-        if held is not None and not held.has_followers:
+        if held is not None and held.has_followers:
+            await self._settle(held)
+            held = None
+
+        held_text = ""
+        if held is not None:
             incoming, known_by, held_text = held.incoming, held.known_by, held.text
         else:
-            if held is not None:
-                await self._settle(held)
             identify = partial(fingerprint, incoming.request, incoming.view, incoming.redactor)
             known_by = await compute(len(incoming.view.body), identify)
 
@@ -327,19 +267,18 @@ class TurnPipeline:
                 self._log_join(incoming, turn_id, "running", waiting=waiting)
             elif entrance.awaited is not None:
                 # An equal request has waited for this turn, and this one for the lock meanwhile.
-                return self._answer_again(incoming, entrance.awaited, held_text)
+                return FoundAnswer(self._answer_again(incoming, entrance.awaited), held_text)
             else:
-                entered = await self._enter_conversation(incoming, known_by, held_text)
+                entered = await self._enter_conversation(incoming, known_by, held)
                 if isinstance(entered, CompletedTurn):
                     entrance.awaited = entered if entered.awaited else None
-                    return self._answer_again(incoming, entered, held_text)
+                    return FoundAnswer(self._answer_again(incoming, entered), held_text)
                 if isinstance(entered, RunnerResponse):
-                    return entered
+                    return FoundAnswer(entered)
                 running = entered
 
-        view, dialect = running.context.view, incoming.dialect
-        pace = self._settings.pace(dialect.keepalive_setting, live=view.is_live)
-        return await attend(running, pace, held_text)
+            running.join()
+            return FoundAnswer(running, held_text)
 
     async def _find_held(self, incoming: DialectRequest) -> HeldAnswer | None:
         """Return what the runner holds of the answer of a turn that failed; None if it does not.
@@ -375,7 +314,7 @@ class TurnPipeline:
                 await self._turns.abandon(past.turn_id)
 
     async def _enter_conversation(
-        self, incoming: DialectRequest, known_by: RequestFingerprint, held: str = ""
+        self, incoming: DialectRequest, known_by: RequestFingerprint, held: HeldAnswer | None
     ) -> _Entered:
         """Enter a turn.
 
@@ -422,7 +361,10 @@ class TurnPipeline:
             return False
 
     async def _enter(
-        self, incoming: DialectRequest, known_by: RequestFingerprint, held: str = ""
+        self,
+        incoming: DialectRequest,
+        known_by: RequestFingerprint,
+        held: HeldAnswer | None = None,
     ) -> _Entered:
         """Return the earlier attempt's answer, or start a turn, which may resume that attempt.
 
@@ -460,7 +402,8 @@ class TurnPipeline:
                     fingerprint=known_by.request,
                     attempt=attempt,
                     admission=admission,
-                    held=held,
+                    held="" if held is None else held.text,
+                    before_rest=() if held is None else held.before_rest,
                 )
                 running = self._turns.start(context)
                 has_started = True
@@ -482,15 +425,14 @@ class TurnPipeline:
         path = incoming.request.path
         return refuse(path, 400, "conversation_moved_on", message, param="conversation")
 
-    def _answer_again(
-        self, incoming: DialectRequest, earlier: CompletedTurn, held: str = ""
-    ) -> RunnerResponse:
+    def _answer_again(self, incoming: DialectRequest, earlier: CompletedTurn) -> StoredAnswer:
         how: JoinKind = "awaited" if earlier.awaited else "answered"
         self._log_join(incoming, earlier.turn_id, how, size=len(earlier.response.body))
-
-        response = stored_response(incoming.view, incoming.dialect, earlier.response, held)
-        mark = partial(self._mark_delivered, earlier.turn_id)
-        return replace(response, on_delivered=mark, answer_of=earlier.turn_id)
+        return StoredAnswer(
+            earlier,
+            on_delivered=partial(self._mark_delivered, earlier.turn_id),
+            save_id=partial(self._ownership.save_also_as, incoming.agent),
+        )
 
     async def _find_earlier(
         self, incoming: DialectRequest, known_by: RequestFingerprint, turn_id: str
@@ -547,7 +489,7 @@ class TurnPipeline:
             route=route,
             dialect=incoming.dialect,
             prepared=prepared,
-            session=_session(incoming),
+            session=name_session(incoming),
             conversation=self._conversation(incoming, route, prepared.catalog),
         )
 
@@ -652,14 +594,3 @@ def _headers_for_model(incoming: DialectRequest) -> list[tuple[str, str]]:
     # A compressed stream comes in lumps.
     coding = "identity" if incoming.view.is_live else "gzip, deflate"
     return [*own, ("accept-encoding", coding)]
-
-
-def _session(incoming: DialectRequest) -> str:
-    """Return the name of the conversation.
-
-    It is the runner's name, or that of the object that the request goes on from.
-    """
-    session = read_session_id(incoming.request.headers, incoming.view.session_hints)
-    if session or incoming.predecessor is None:
-        return session
-    return incoming.predecessor.session

@@ -5,9 +5,10 @@ Each is started with its ports and its checkpoint, joined by retries, and ended 
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -51,11 +52,13 @@ class TurnRegistry:
         self._flow_limits = flow_limits
         self._peers = parts.peers
         self._recorder = parts.recorder
+        self._billing = parts.billing
         self.journal = parts.journal
         self._reasoning = ReplayableReasoning()
         self._usage_refusals = StreamUsageRefusals()
         self._turns: dict[tuple[str, str], RunningTurn] = {}
         self._heartbeat: asyncio.Task[None] | None = None
+        self._searches: set[asyncio.Task[Any]] = set()
 
     def __len__(self) -> int:
         return len(self._turns)
@@ -72,6 +75,13 @@ class TurnRegistry:
             if owner == agent_id and running.context.view.conversation == conversation:
                 return running
         return None
+
+    def search[T](self, looking: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Start to look for the turn of a request: one of these, or one that it starts."""
+        search = asyncio.ensure_future(looking)
+        self._searches.add(search)
+        search.add_done_callback(self._searches.discard)
+        return search
 
     def start(self, context: TurnContext) -> RunningTurn:
         self._recorder.log_request(context, len(context.catalog.offered))
@@ -131,9 +141,13 @@ class TurnRegistry:
 
         At last, cancel what they wait for, too.
         """
-        turns = list(self._turns.values())
-        if turns:
-            await asyncio.wait([each.task for each in turns], timeout=max(seconds, 0))
+        until = time.monotonic() + seconds
+        while (under_way := self._under_way()) and (left := until - time.monotonic()) > 0:
+            await asyncio.wait(under_way, timeout=left)
+
+        for search in [*self._searches]:
+            search.cancel()
+        turns = [*self._turns.values()]
 
         # Cancelled once, a turn still waits for its writes in flight; cancelled twice, it does not.
         for grace in (_GRACE_SECONDS, _GRACE_SECONDS / 2):
@@ -146,6 +160,9 @@ class TurnRegistry:
 
         if self._heartbeat is not None:
             self._heartbeat.cancel()
+
+    def _under_way(self) -> list[asyncio.Task[Any]]:
+        return [*self._searches, *(each.task for each in self._turns.values())]
 
     async def _renew_leases(self) -> None:
         while self._turns:
@@ -174,7 +191,7 @@ class TurnRegistry:
                 return call.read(context.redactor.document(body))
 
             post = partial(peers.upstream.post, context.route)
-            return await self._recorder.note_model_calls(context, replace(call, read=read), post)
+            return await self._billing.ask(context, replace(call, read=read), post)
 
         async def call_tool(call: ToolCall, key: str, seconds: float) -> ToolResult:
             started = now_rfc3339()
@@ -225,4 +242,6 @@ def _open_stream(context: TurnContext) -> AnswerStream:
     own = OwnOpening(own_id, context.view.model, int(time.time()))
     form = StreamForm(context.dialect, context.view, own)
     shows = context.view.is_live and context.agent.preamble == "show"
-    return AnswerStream(form, context.redactor, context.route.stopwatch.elapsed, shows=shows)
+    stream = AnswerStream(form, context.redactor, context.route.stopwatch.elapsed, shows=shows)
+    stream.first_held = context.held
+    return stream

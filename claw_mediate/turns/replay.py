@@ -36,7 +36,7 @@ from claw_mediate.core.types import (
     add_usage,
     runner_usage,
 )
-from claw_mediate.dialects.base import Additions, Dialect, RunnerRequest
+from claw_mediate.dialects.base import Dialect, RunnerRequest
 from claw_mediate.dialects.streams import NO_OPENING
 from claw_mediate.providers.client import ProviderResponse, TransportFailure
 from claw_mediate.providers.failover import ModelCall, ModelResult, parse_response
@@ -46,8 +46,8 @@ from claw_mediate.turns.answer_stream import AnswerStream, StreamForm, streams_l
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.context import PreparedRequest
 from claw_mediate.turns.driver import TurnDriver, drive
+from claw_mediate.turns.history_lines import tool_trace, usage_members, usage_record
 from claw_mediate.turns.ports import Ports
-from claw_mediate.turns.recorder import tool_trace, usage_members, usage_record
 from claw_state.journal import Journal
 
 NOT_RECORDED = "not_recorded"
@@ -120,7 +120,7 @@ async def replay_turn(recording: RecordedTurn, agent: Agent, dialect: Dialect) -
     catalog = ToolCatalog.build(
         agent.tools, view.declared_tools, room, is_open=view.declares_elsewhere
     )
-    variants = dialect.build_request(view, catalog, Additions())
+    variants = dialect.build_request(view, catalog)
 
     stream = _open_stream(agent, dialect, view)
     peers = _Peers(recording, agent, stream)

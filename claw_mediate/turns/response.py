@@ -8,20 +8,21 @@ an event of the stream, or cuts it (docs/spec/live.md sections 8 and 9).
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from typing import Final
 
 from msgspec.structs import replace
 
 from claw_mediate.core.held_text import HeldText
 from claw_mediate.core.http import AnswerCutError, RunnerResponse, build_error_body, respond
 from claw_mediate.dialects.base import Dialect, RunnerRequest
-from claw_mediate.dialects.streams import NO_OPENING, Keepalive, write_stream
+from claw_mediate.dialects.streams import NO_OPENING, Keepalive, StreamWriter
 from claw_mediate.settings import Pace
 from claw_mediate.turns.answer_stream import AnswerStream
 from claw_mediate.turns.context import TurnContext, TurnResult
 from claw_mediate.turns.run import RunningTurn
 from claw_state.journal import StoredResponse
 
-_STREAM = [
+STREAM_HEADERS: Final = [
     ("content-type", "text/event-stream"),
     ("cache-control", "no-cache"),
     ("x-accel-buffering", "no"),
@@ -68,11 +69,10 @@ class ClientStream:
 
 
 async def attend(running: RunningTurn, pace: Pace, held: str = "") -> RunnerResponse:
-    """Return the answer of a running turn, for one more runner.
+    """Return the answer of a running turn, for a runner that has joined it.
 
     Cancelled when that runner leaves. ``held``: what the runner has of it already.
     """
-    running.waiting += 1
     try:
         if running.stream is not None:
             response = await _stream(running, running.stream, pace, held)
@@ -109,13 +109,13 @@ async def _stream(
         committed.cancel()
 
     progress.committed.set()
-    if task.done():
+    if task.done() and not stream.has_shown_anything:
         result = task.result()
         if not result.ok:
             return _whole(result)
 
-    headers = [*_STREAM, *progress.headers]
-    events = ClientStream(_events(running, stream, pace, held), running.disconnect)
+    headers = [*STREAM_HEADERS, *progress.headers]
+    events = ClientStream(turn_events(running, stream, pace, held), running.disconnect)
     return RunnerResponse(200, headers, events, streaming=True)
 
 
@@ -127,19 +127,31 @@ def stored_response(
         return respond(stored.status, stored.body, stored.content_type)
 
     async def chunks() -> AsyncIterator[bytes]:
-        for events in _batches(_write_unheld(dialect, stored.body, view, held)):
+        writer = dialect.writer(view, NO_OPENING)
+        for events in stored_events(view, dialect, stored, writer, held):
             yield events
 
-    return RunnerResponse(200, _STREAM, chunks(), streaming=True)
+    return RunnerResponse(200, [*STREAM_HEADERS], chunks(), streaming=True)
 
 
-def _write_unheld(dialect: Dialect, body: bytes, view: RunnerRequest, held: str) -> Iterator[bytes]:
-    """Yield an answer as a stream, without what the runner holds."""
+def stored_events(
+    view: RunnerRequest, dialect: Dialect, stored: StoredResponse, writer: StreamWriter, held: str
+) -> Iterator[bytes]:
+    """Yield an answer that a turn ended with as a stream, in chunks.
+
+    ``writer``: of the stream, which may have begun. ``held``: what the runner has of the answer.
+    """
+    return _batches(_write_unheld(dialect, stored.body, view, writer, held))
+
+
+def _write_unheld(
+    dialect: Dialect, body: bytes, view: RunnerRequest, writer: StreamWriter, held: str
+) -> Iterator[bytes]:
+    """Yield the events of an answer, without what the runner holds."""
     if not held:
-        yield from write_stream(dialect, body, view)
+        yield from filter(None, map(writer.write, dialect.tell(body, view)))
         return
 
-    writer = dialect.writer(view, NO_OPENING)
     unheld = HeldText(held, whole_pieces=dialect.answers_in_items)
     for event in dialect.tell(body, view):
         for each in unheld.pass_on(event, is_known=True):
@@ -188,16 +200,21 @@ class Beats:
         return None if self._pace.kind == "off" else max(self._next - now, 0.0)
 
 
-async def _events(
-    running: RunningTurn, stream: AnswerStream, pace: Pace, held: str
+async def turn_events(
+    running: RunningTurn,
+    stream: AnswerStream,
+    pace: Pace,
+    held: str,
+    writer: StreamWriter | None = None,
 ) -> AsyncGenerator[bytes]:
     """Yield what a turn shows while it comes, and keepalives while nothing does.
 
-    Raise ``AnswerCutError`` where the stream must break off.
+    ``writer``: of the runner's stream, if that has begun. Raise ``AnswerCutError`` where the stream
+    must break off.
     """
     progress, task = running.driver.progress, running.task
     beats = Beats(pace, time.monotonic())
-    reader = stream.attach(held)
+    reader = stream.attach(held, writer)
     try:
         while True:
             is_over = task.done()  # Looked at first: what was shown before is read below

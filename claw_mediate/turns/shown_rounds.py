@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from claw_mediate.core.shown import PREFILL, LiveRecord, RoundText, describe_rounds
 from claw_mediate.core.shown_log import ShownWords
 from claw_mediate.core.types import Round
@@ -19,13 +21,15 @@ def describe_shown(
     """Return the record of rounds of which something was shown.
 
     ``after``: the text that was shown behind them. ``lost``: that of a reply which broke off,
-    behind the rounds of earlier attempts; it leaves the transcript as a rejected round does.
+    behind any rounds of earlier attempts; it leaves the transcript as a rejected round does.
     """
     dialect, prefill = context.dialect, context.view.prefill_text
     rules = dialect.split_rules
     minted = stream.minted_ids()
     is_beginning = not rounds or rounds[0].number == 1
     texts = [RoundText(PREFILL, prefill)] if prefill and is_beginning else []
+    if lost and not stream.known_rounds:
+        texts.append(RoundText(PREFILL, lost))
 
     for past in rounds:
         words = stream.shown_rounds.get(past.number, ShownWords())
@@ -42,4 +46,5 @@ def describe_shown(
         if lost and past.number == stream.known_rounds:
             texts.append(RoundText(PREFILL, lost))
 
-    return describe_rounds(texts, after, is_joined=rules.joins_text)
+    record = describe_rounds(texts, after, is_joined=rules.joins_text)
+    return replace(record, turn=context.turn_id)

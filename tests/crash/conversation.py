@@ -32,7 +32,7 @@ from claw_state.sqlite.connection import Database
 from claw_state.sqlite.ownership import SqliteOwnershipStore
 from tests.crash import host_process
 from tests.crash.faults import WITH_IDS, WITHIN, KillPoint
-from tests.crash.peers import NUMBER, Books, Counting, Effect, PlanModel, orders
+from tests.crash.peers import NUMBER, Books, Counting, Effect, PlanModel, answer_text, orders
 from tests.peers import Provider
 from tests.proxy.pod import Pod
 from tests.waiting import eventually, free_port
@@ -245,7 +245,8 @@ class CrashConversation:
     """A conversation, identified by its name; its number says the way (``WAYS``), an odd one that
     tools are called over MCP.
 
-    ``seed`` decides all of it, except for the order of concurrent events.
+    ``seed`` decides all of it, except for the order of concurrent events. ``heard`` is the text of
+    the last stream so far.
     """
 
     name: str
@@ -366,9 +367,11 @@ class CrashConversation:
         name = f"{self.name}.{len(self.turns)}"
         self.turns.append(f"{name} {json.dumps(plan)}")
         self.messages.append({"role": "user", "content": self.turns[-1]})
-        answer = self._asked(stream=self.random.random() < 0.5)
-        last = answer[-len(f"{name} is over") :] if self.is_live else answer
-        assert last == f"{name} is over", self.books.faults[self.name] or answer
+        stream = self.random.random() < 0.5
+        answer = self._asked(stream=stream)
+        expected = answer_text(self.turns[-1], is_live=self.is_live and stream)
+        assert answer == expected, self.books.faults[self.name] or answer
+        self.books.answers[name] = answer
         self.messages.append({"role": "assistant", "content": answer})
 
     def _asked(self, *, stream: bool) -> str:
@@ -392,24 +395,24 @@ class CrashConversation:
         )
         if not stream:
             return made.choices[0].message.content
-        text, ended = "", False
+        self.heard, ended = "", False
         for chunk in made:
             self.proxy.passes("the runner hears")
-            text += "".join(choice.delta.content or "" for choice in chunk.choices)
+            self.heard += "".join(choice.delta.content or "" for choice in chunk.choices)
             ended = ended or any(choice.finish_reason for choice in chunk.choices)
-        return text if ended else broke_off()
+        return self.heard if ended else broke_off()
 
     def _asks_claude(self, *, stream: bool) -> str:
         asked = {"model": "claude-test", "max_tokens": 100, "messages": self.messages}
         if not stream:
             return self.anthropic.messages.create(**asked).content[0].text
-        text, ended = "", False
+        self.heard, ended = "", False
         for event in self.anthropic.messages.create(**asked, stream=True):
             self.proxy.passes("the runner hears")
             if event.type == "content_block_delta":
-                text += event.delta.text
+                self.heard += event.delta.text
             ended = ended or event.type == "message_stop"
-        return text if ended else broke_off()
+        return self.heard if ended else broke_off()
 
     def _asks_responses(self, *, stream: bool) -> str:
         new: dict[str, Any] = {"input": self.messages[-1:]}
@@ -423,14 +426,14 @@ class CrashConversation:
         if not stream:
             self.previous = made.id
             return made.output_text
-        text = ""
+        self.heard = ""
         for event in made:
             self.proxy.passes("the runner hears")
             if event.type == "response.output_text.delta":
-                text += event.delta
+                self.heard += event.delta
             elif event.type == "response.completed":
                 self.previous = event.response.id
-                return text
+                return self.heard
         return broke_off()
 
     def _check(self) -> None:

@@ -56,6 +56,36 @@ def orders(words: str, rounds: int | None = None) -> list[str]:
     ]
 
 
+def preamble(number: int) -> str:
+    """Return what the model says before the calls of a round whose reply is streamed."""
+    return f"Step {number}. "
+
+
+def answer_text(words: str, *, is_live: bool) -> str:
+    """Return the whole answer of a turn: of a live one it begins with what the model said before
+    its calls.
+    """
+    name, plan = words.split(" ", 1)
+    rounds = len(json.loads(plan)) if is_live else 0
+    return "".join(map(preamble, range(1, rounds + 1))) + f"{name} is over"
+
+
+def _assistant_texts(transcript: Sequence[Body]) -> list[str]:
+    """Return what the assistant said before each message of the user's, and behind the last one,
+    without white space.
+    """
+    texts = [""]
+    for one in transcript:
+        content = one.get("content")
+        if one.get("role") == "user" and isinstance(content, str):
+            texts.append("")
+        elif one.get("role") == "assistant":
+            parts = [{"text": content}] if isinstance(content, str) else content or []
+            said = "".join(part.get("text", "") for part in parts)
+            texts[-1] += "".join(said.split())
+    return texts
+
+
 @dataclass
 class Books:
     """The record of all conversations."""
@@ -63,6 +93,8 @@ class Books:
     writes: dict[str, list[Effect]] = field(default_factory=lambda: defaultdict(list))
     reads: dict[str, list[Effect]] = field(default_factory=lambda: defaultdict(list))
     told: dict[str, Told] = field(default_factory=dict)
+    answers: dict[str, str] = field(default_factory=dict)
+    """The text of each answer that a runner has, by the name of its turn."""
     faults: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     """Errors, by conversation."""
     listeners: dict[str, Callable[[str], None]] = field(default_factory=dict)
@@ -176,6 +208,7 @@ class PlanModel:
             transcript,
             [*(one for words in said[:-1] for one in orders(words)), *orders(said[-1], rounds)],
         )
+        self._check_texts(transcript, said)
         name, plan = said[-1].split(" ", 1)
         wanted = json.loads(plan)
         is_over = rounds == len(wanted)
@@ -188,8 +221,8 @@ class PlanModel:
             ]
         )
         # Only of a live turn is the proxy's request a stream, and is text before a call shown.
-        preamble = f"Step {rounds + 1}. " if body.get("stream") is True else ""
-        made = self._write(wire, f"{name} is over" if is_over else preamble, calls, body)
+        before = preamble(rounds + 1) if body.get("stream") is True else ""
+        made = self._write(wire, f"{name} is over" if is_over else before, calls, body)
         self.replies |= {call.id: made for call in calls}
         return made
 
@@ -214,6 +247,13 @@ class PlanModel:
         assert [order for order, _ in told] == expected
         for order, how in told:
             assert self.books.told.setdefault(order, how) == how
+
+    def _check_texts(self, transcript: Sequence[Body], said: Sequence[str]) -> None:
+        """Check that the request has each word of earlier answers once."""
+        names = [words.split(" ", 1)[0] for words in said]
+        answers = [self.books.answers.get(name, "") for name in names[:-1]]
+        expected = ["".join(answer.split()) for answer in answers]
+        assert _assistant_texts(transcript)[1:-1] == expected
 
     def _call(self, kind: str, order: str) -> Made:
         with self._lock:

@@ -25,6 +25,7 @@ from tests.crash.peers import Books, Counting, PlanModel
 from tests.peers import Provider
 
 DEATHS = int(os.environ.get("CLAW_CRASHES", "100"))
+_OF_WORKERS = 2 * int(os.environ.get("CLAW_CRASHES", "50"))
 SEED = os.environ.get("CLAW_CRASH_SEED", "1")
 ONLY = os.environ.get("CLAW_CRASH_CONVERSATION")
 _A_CONVERSATION = 10
@@ -66,7 +67,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.timeout(60 + DEATHS)
-@pytest.mark.requirement("crash:at-most-once")
+@pytest.mark.requirement("crash:at-most-once", "live:killed")
 @pytest.mark.requirement("mcp:at-most-once")
 @pytest.mark.requirement("crash:goes-on")
 @pytest.mark.requirement("audit:verify-benign")
@@ -93,7 +94,7 @@ def test_a_proxy_dies_again_and_again_and_no_write_is_made_twice(
         assert not {*WITHIN, *WITH_IDS, *WITHOUT} - died, "every point was died at"
 
 
-@pytest.mark.requirement("crash:at-most-once")
+@pytest.mark.requirement("crash:at-most-once", "live:killed")
 @pytest.mark.requirement("mcp:at-most-once")
 @pytest.mark.requirement("crash:goes-on")
 def test_the_real_proxy_dies_at_the_steps_that_matter_and_no_write_is_made_twice(
@@ -116,14 +117,14 @@ def test_the_real_proxy_dies_at_the_steps_that_matter_and_no_write_is_made_twice
     assert sorted(_died(conversations)) == sorted([*REAL, *WITH_IDS])
 
 
-@pytest.mark.timeout(60 + 2 * DEATHS)
+@pytest.mark.timeout(60 + _OF_WORKERS)
 @pytest.mark.requirement("workers:at-most-once")
-@pytest.mark.requirement("crash:at-most-once")
+@pytest.mark.requirement("crash:at-most-once", "live:killed")
 def test_workers_die_again_and_again_and_no_write_is_made_twice(
     tmp_path: Path, world: tuple[Provider, Counting]
 ) -> None:
     deaths = 2 * _A_CONVERSATION
-    names = [ONLY] if ONLY else [f"w{number}" for number in range(max(1, 2 * DEATHS // deaths))]
+    names = [ONLY] if ONLY else [f"w{number}" for number in range(max(1, _OF_WORKERS // deaths))]
     conversations = [
         CrashConversation(name, f"{SEED}/{name}", tmp_path / name, *world, []) for name in names
     ]

@@ -16,11 +16,11 @@ import openai
 
 from tests.crash.conversation import BrokenOffError, CrashConversation
 from tests.crash.peers import orders
-from tests.fleet.fleet import Fleet
+from tests.fleet.fleet import LIVE_AGENT, Fleet
 from tests.proxy.pod import authority, through
 
 WAYS = ("chat", "messages", "input", "chain")
-AGENTS = ("http", "mcp")
+AGENTS = ("http", LIVE_AGENT)
 _MAX_STREAMS = 10
 """The tries of a turn whose stream broke off, which no SDK repeats."""
 
@@ -36,21 +36,27 @@ class Runner:
 
     gpt: openai.OpenAI
     claude: anthropic.Anthropic
+    is_live: bool
 
     @classmethod
     def of(cls, fleet: Fleet, agent: str, *, forward: bool = False, **more: Any) -> Runner:
         options: dict[str, Any] = {"timeout": 120, "max_retries": 2, **more}
+        is_live = agent == LIVE_AGENT
         if not forward:
-            return cls(fleet.pod.client(agent, **options), fleet.pod.claude(agent, **options))
+            gpt = fleet.pod.client(agent, **options)
+            return cls(gpt, fleet.pod.claude(agent, **options), is_live)
         client = fleet.pod.clients.enter_context(through(fleet.pod, authority(fleet.pod)))
         options["http_client"] = client
         gpt = fleet.pod.client(agent, base_url="https://api.openai.com/v1", **options)
-        return cls(gpt, fleet.pod.claude(agent, base_url="https://api.anthropic.com", **options))
+        claude = fleet.pod.claude(agent, base_url="https://api.anthropic.com", **options)
+        return cls(gpt, claude, is_live)
 
 
 class Conversation(CrashConversation):
     """A conversation of turns that each may be served by another proxy; its number
     says its way and its agent.
+
+    ``shown_in_part`` counts the streams that broke off after they had shown something.
     """
 
     def __init__(self, number: int, fleet: Fleet, runner: Runner, name: str = "f") -> None:
@@ -58,10 +64,11 @@ class Conversation(CrashConversation):
         self.fleet, self.gpt, self.anthropic = fleet, runner.gpt, runner.claude
         self.way = WAYS[number % len(WAYS)]
         self.seed = self.name
-        self.is_live = False
+        self.is_live = runner.is_live
         self.books = fleet.model.books
         self.books.listeners[self.name] = lambda _: None
-        self.previous = ""
+        self.previous = self.heard = ""
+        self.shown_in_part = 0
         self.turns, self.messages = [], []
         self.proxy = _Listener()  # type: ignore[assignment]
 
@@ -98,6 +105,7 @@ class Conversation(CrashConversation):
         )
         try:
             for _ in range(_MAX_STREAMS):
+                self.heard = ""
                 try:
                     return ask(stream=True)
                 except (openai.APIStatusError, anthropic.APIStatusError):
@@ -109,6 +117,7 @@ class Conversation(CrashConversation):
                     BrokenOffError,
                 ) as error:
                     failed = error
+                    self.shown_in_part += bool(self.heard)
         finally:
             self.gpt, self.anthropic = gpt, claude
         raise failed

@@ -8,13 +8,13 @@ import asyncio
 import contextlib
 import random
 import signal
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import AsyncContentStream, Response, StreamingResponse
 
 from tests.crash.peers import NUMBER, Books, Counting, PlanModel
 from tests.fleet.balancer import Balancer
@@ -24,8 +24,12 @@ from tests.state.server import shared_state
 from tests.waiting import eventually, free_port
 
 REPLICAS = 3
+LIVE_AGENT = "mcp"
+"""The agent whose answers stream live."""
 SCRIPT = Path(__file__).with_name("patient.py")
 _DRAIN_MS = 30_000
+_MOST_EVENTS = 10
+"""The events of a reply at which its stream may pause; most have about as many."""
 
 
 @dataclass
@@ -36,11 +40,31 @@ class ThinkingModel(PlanModel):
 
     thoughts: random.Random = field(default_factory=lambda: random.Random(1))
     longest: float = 0
-    """The most seconds that a reply takes, after a tenth of that."""
+    """The most seconds that a reply takes, after a tenth of that.
+
+    A stream begins after half of it, and goes on after the other half, behind any of its events.
+    """
 
     async def __call__(self, request: Request) -> Response:
-        await asyncio.sleep(self.thoughts.uniform(self.longest / 10, self.longest))
-        return await super().__call__(request)
+        seconds = self.thoughts.uniform(self.longest / 10, self.longest) / 2
+        await asyncio.sleep(seconds)
+        response = await super().__call__(request)
+        if isinstance(response, StreamingResponse):
+            response.body_iterator = self._pause_within(response.body_iterator, seconds)
+        else:
+            await asyncio.sleep(seconds)
+        return response
+
+    async def _pause_within(
+        self, events: AsyncContentStream, seconds: float
+    ) -> AsyncIterator[bytes]:
+        pause = self.thoughts.randrange(_MOST_EVENTS)
+        number = 0
+        async for event in events:
+            if number == pause:
+                await asyncio.sleep(seconds)
+            number += 1
+            yield bytes(event)
 
 
 @dataclass
@@ -91,7 +115,9 @@ class Fleet:
 
 
 def _agents(pod: Pod) -> None:
-    """Write two agents, one for HTTP and one for MCP, and one that calls its tools itself."""
+    """Write two agents, one for HTTP and one for MCP that streams live, and one that calls its
+    tools itself.
+    """
     schema = {"type": "object", "properties": NUMBER["properties"]}
     tools = [pod.tool("balance", schema=schema), pod.tool("trade", "POST", schema=schema)]
     pod.agent("http", *tools)
@@ -104,9 +130,8 @@ def _agents(pod: Pod) -> None:
         }
         for each in tools
     ]
-    pod.agent(
-        "mcp", *({**each, "execution": over} for each, over in zip(tools, overs, strict=True))
-    )
+    over_mcp = [{**each, "execution": over} for each, over in zip(tools, overs, strict=True)]
+    pod.agent(LIVE_AGENT, *over_mcp, stream="live")
     pod.agent("native", *({**each, "delivery": "native"} for each in tools))
 
 

@@ -26,7 +26,7 @@ from claw_mediate.core.shown import (
 from claw_mediate.core.types import ModelResponse, Round, ToolResult, ToolUse
 from claw_mediate.core.weave import change_hidden
 from claw_mediate.dialects.anthropic import DIALECT as ANTHROPIC_MESSAGES
-from claw_mediate.dialects.base import Additions, Dialect
+from claw_mediate.dialects.base import Dialect
 from claw_mediate.dialects.openai import DIALECT as OPENAI_CHAT
 from claw_mediate.dialects.responses import DIALECT as OPENAI_RESPONSES
 from claw_mediate.turns.continuity import Continuity
@@ -254,7 +254,7 @@ class Played:
         adapted = change_hidden(
             weaves, lambda messages: dialect.replay_rules.adapt(messages, MAKER)
         )
-        build = dialect.build_request(view, CATALOG, Additions(adapted))
+        build = dialect.build_request(view, CATALOG, adapted)
         return build(ToolUse.AS_REQUESTED).body
 
     def next_request(self, messages: Sequence[Any]) -> list[bytes]:
@@ -274,7 +274,7 @@ def play(wire: Chat, rounds: Sequence[Said], last: Said, prefill: str = "") -> P
     """Play a turn of these rounds, which ends with the last reply, and remember it."""
     dialect = wire.dialect
     request = dialect.read_request(wire.request(wire.asked(prefill)))
-    variants = dialect.build_request(request, CATALOG, Additions())
+    variants = dialect.build_request(request, CATALOG)
 
     hidden: list[bytes] = []
     texts = [RoundText(0, prefill)] if prefill else []

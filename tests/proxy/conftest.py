@@ -10,6 +10,8 @@ from starlette.responses import JSONResponse
 
 from tests.peers import Provider, Service
 from tests.proxy.frames import FrameProvider
+from tests.proxy.live_pod import Scene, is_idle, start_live
+from tests.proxy.live_runners import WIRES
 from tests.proxy.pod import ANTHROPIC_KEY, Pod, pod_at
 from tests.proxy.scraped import Scraped, started
 from tests.proxy.wire import Runner, Wire
@@ -166,3 +168,30 @@ def scraped(scraped_pod: Scraped) -> Scraped:
     """Return the module's one pod: tests look at the growth of its figures."""
     scraped_pod.pod.provider.script.clear()
     return scraped_pod
+
+
+@pytest.fixture(scope="module")
+def live_pod(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Pod]:
+    """Yield a pod whose answers stream live, with the ``SETTINGS`` of the module."""
+    with pod_at(tmp_path_factory.mktemp("pod")) as made:
+        made.environment |= getattr(request.module, "SETTINGS", {})
+        start_live(made, *getattr(request.module, "ARGUMENTS", ()))
+        yield made
+
+
+@pytest.fixture(params=WIRES)
+def protocol(request: pytest.FixtureRequest) -> str:
+    """Return each protocol of a runner's."""
+    return str(request.param)
+
+
+@pytest.fixture
+def scene(live_pod: Pod, protocol: str) -> Scene:
+    """Return the part of the module's live pod that this test sees."""
+    eventually(lambda: is_idle(live_pod), "what the test before has asked is over")
+    live_pod.provider.forget_script()
+    live_pod.service.routes["GET", "/balance"] = JSONResponse({"usd": 50})
+    live_pod.service.routes["POST", "/trade"] = JSONResponse({"order": 1})
+    return Scene(live_pod, protocol)

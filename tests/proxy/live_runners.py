@@ -11,8 +11,10 @@ next event when the runner has reported the last one, so nothing is read ahead a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 import json
+import socket
 import subprocess
 import threading
 from collections.abc import Awaitable, Callable, Iterator
@@ -33,31 +35,16 @@ from tests.wires import Wire
 from tests.wires import anthropic as messages_wire
 from tests.wires import openai as chat_wire
 from tests.wires import responses as responses_wire
+from tests.wires.parts import data_of, word_of
 
 type Body = dict[str, Any]
+type Header = tuple[str, str]
 type Say = Callable[[str], None]
 WIRES: dict[str, Wire] = {
     "chat": chat_wire,
     "anthropic": messages_wire,
     "responses": responses_wire,
 }
-
-
-def word_of(event: Body) -> str:
-    """Return the piece of visible text that an event of a stream has; "" if it has none."""
-    delta = event.get("delta")
-    if event.get("type") == "response.output_text.delta":
-        return str(delta)
-    if isinstance(delta, dict) and delta.get("type") == "text_delta":
-        return str(delta["text"])
-    choices = event.get("choices") or [{}]
-    return choices[0].get("delta", {}).get("content") or ""
-
-
-def data_of(event: bytes) -> Body:
-    """Return the document of one event; {} if it has none."""
-    lines = [line[6:] for line in event.split(b"\n") if line.startswith(b"data: {")]
-    return json.loads(lines[0]) if lines else {}
 
 
 # The SDKs of Python
@@ -275,12 +262,32 @@ class RawRunner(LiveRunner):
     status: int = 0
     headers: dict[str, str]
     ended: Literal["", "whole", "cut"] = ""
+    fields: list[Header]
+    """The headers of its request."""
+    leave: Callable[[], None]
+    """Closes the connection."""
 
     @classmethod
-    def ask(cls, pod: Pod, wire: str, body: Body, version: str = "HTTP/1.1") -> RawRunner:
-        """Send the request, which is made one for a stream, over this version of HTTP."""
+    def ask(
+        cls,
+        pod: Pod,
+        wire: str,
+        body: Body,
+        version: str = "HTTP/1.1",
+        *headers: Header,
+        agent_id: str = "analyst",
+    ) -> RawRunner:
+        """Send the request, which is made one for a stream, over this version of HTTP.
+
+        ``headers``: those besides the agent's credential.
+        """
         runner = cls(WIRES[wire])
         runner.headers = {}
+        runner.fields = [
+            ("authorization", f"Bearer {pod.token(agent_id)}"),
+            ("content-type", "application/json"),
+            *headers,
+        ]
         bodies = _over_http_2 if version == "HTTP/2" else _over_http_1
         parts = bodies(runner, pod, json.dumps({**body, "stream": True}).encode(), version)
         runner._thread = threading.Thread(target=runner._read, args=[parts], daemon=True)
@@ -319,8 +326,9 @@ def _over_http_1(runner: RawRunner, pod: Pod, body: bytes, version: str) -> Iter
     connection = http.client.HTTPConnection("127.0.0.1", pod.port, timeout=60)
     if version == "HTTP/1.0":
         connection._http_vsn, connection._http_vsn_str = 10, version  # type: ignore[attr-defined]
-    headers = dict(_fields(pod))
-    connection.request("POST", runner.wire.PATH, body, headers)
+    connection.request("POST", runner.wire.PATH, body, dict(runner.fields))
+    assert connection.sock is not None
+    runner.leave = partial(_shut, connection.sock)
     pod.clients.callback(connection.close)
 
     answer = connection.getresponse()
@@ -335,7 +343,8 @@ def _over_http_2(runner: RawRunner, pod: Pod, body: bytes, _version: str) -> Ite
     host = "api.anthropic.com" if runner.wire is messages_wire else "api.openai.com"
     frames = FrameRunner(pod, host)
     pod.clients.callback(frames.peer.close)
-    stream = frames.send("POST", runner.wire.PATH, _fields(pod), [body])
+    stream = frames.send("POST", runner.wire.PATH, runner.fields, [body])
+    runner.leave = partial(_shut, frames.peer)
 
     def has_more(read: int) -> bool:
         return len(stream.body) > read or stream.ended or stream.reset
@@ -350,15 +359,27 @@ def _over_http_2(runner: RawRunner, pod: Pod, body: bytes, _version: str) -> Ite
         raise ConnectionResetError
 
 
-def _fields(pod: Pod) -> list[tuple[str, str]]:
-    return [("authorization", f"Bearer {pod.token()}"), ("content-type", "application/json")]
+def _shut(connection: socket.socket) -> None:
+    """Close a connection that another thread reads."""
+    with contextlib.suppress(OSError):  # it is closed already
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+def is_opening(event: Body) -> bool:
+    """Return True for the events with which a protocol opens a stream."""
+    role = "role" in (event.get("choices") or [{}])[0].get("delta", {})
+    return role or event.get("type") in {
+        "message_start",
+        "response.created",
+        "response.in_progress",
+    }
 
 
 class Broken(Gated):
     """A reply that goes no further than a word: its last events are ``end``, or its connection
     breaks there.
 
-    ``word``: the last one that is said; "": none.
+    ``word``: the last one that is said; "": no content at all.
     """
 
     def __init__(self, reply: Reply, word: str, *end: Body) -> None:
@@ -368,9 +389,11 @@ class Broken(Gated):
 
     async def __call__(self, request: Request) -> Answer:
         answer = await super().__call__(request)
-        words = [word_of(data_of(event)).strip() for event in self.events]
-        first = next(place for place, word in enumerate(words) if word)
-        said = words.index(self._word) + 1 if self._word else first
+        told = [data_of(event) for event in self.events]
+        if self._word:
+            said = [word_of(each).strip() for each in told].index(self._word) + 1
+        else:
+            said = next(place for place, each in enumerate(told) if not is_opening(each))
         del self.events[said:]
         self.events += [_event(each) for each in self._end]
         return answer

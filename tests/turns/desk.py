@@ -249,6 +249,7 @@ class Desk:
             if exchange.status != 200
             else None
         )
+        self.raw = body
         if error is not None:
             # An error after the headers of a stream has no status of its own; history has it.
             self.status = self.history()[-1]["status_code"]
@@ -256,7 +257,6 @@ class Desk:
                 "cllama → runner", f"{self.status} {self.wire.code(error) or self.logged_error()}"
             )
             return
-        self.raw = body
         self.body = self.wire.assembled(body) if exchange.streaming else body
         self.shown = self.wire.said(self.body)
         self.answer = self._last_of(self.shown) if self.shows_preambles else self.shown

@@ -12,22 +12,24 @@ from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import httpx2
 from msgspec.structs import replace
 
 from claw_mediate.core import tool_result
 from claw_mediate.core.types import ModelResponse, ToolCall, ToolResult
+from claw_mediate.dialects.base import FailedResponseError
 from claw_mediate.providers.client import (
-    CutReply,
     ProviderResponse,
     ProviderResult,
     TransportFailure,
+    cut_if_shown,
 )
 from claw_mediate.providers.failover import ModelCall, ModelResult, parse_response
-from claw_mediate.providers.live_reply import BrokenReplyError, LiveCall, read_reply
+from claw_mediate.providers.live_reply import BROKE_OFF, BrokenReplyError, LiveCall, read_reply
 from claw_mediate.providers.routing import Route
 from claw_mediate.tools.managed_call import CallContext
 from tests.turns.streamed_response import StreamedResponse
-from tests.wires import Body, Made, Said
+from tests.wires import Body, Made, Said, Wire
 
 if TYPE_CHECKING:
     from tests.turns.desk import Desk
@@ -46,10 +48,25 @@ class Thought:
 
 
 class BrokenOff(NamedTuple):
-    """A reply whose connection breaks right behind the event that has this word."""
+    """A reply whose stream ends right behind the event that has a word, or behind so many bytes.
+
+    ``error``: the event that it ends with; without one its connection breaks, or just ``closes``.
+    """
 
     body: bytes
-    behind: str
+    behind: str | int
+    error: bytes = b""
+    closes: bool = False
+
+    def stream(self, wire: Wire) -> bytes:
+        """Return what comes of the reply."""
+        whole = wire.streamed(self.body)
+        if isinstance(self.behind, int):
+            return whole[: self.behind] + self.error
+
+        events = whole.split(b"\n\n")
+        last = next(at for at, event in enumerate(events) if self.behind.encode() in event)
+        return b"\n\n".join([*events[: last + 1], b""]) + self.error
 
 
 class Exactly(str):
@@ -80,6 +97,10 @@ class Model:
         """
         self.replies: dict[str, bytes] = {}
         """The reply that contained each call, by the call's id."""
+        self.plays: Sequence[Sequence[Part]] = ()
+        """The replies behind the script: that with this number of results before it."""
+        self.yields_between = False
+        """True if others have their turn between two events of a stream."""
 
     def messages(self, index: int = -1) -> list[Body]:
         """Return the messages of a request: of the last one, or of that index."""
@@ -95,11 +116,13 @@ class Model:
     def fails(self, code: str) -> None:
         self.script.append(partial(TransportFailure, code, "the provider can't be reached"))
 
-    def breaks_off(self, parts: Sequence[Part], behind: str) -> None:
+    def breaks_off(
+        self, parts: Sequence[Part], behind: str | int, error: bytes = b"", *, closes: bool = False
+    ) -> None:
         def reply() -> BrokenOff:
             said = self._said(parts, cut=False, takes=0.0, more={})
             assert isinstance(said, ProviderResponse)
-            return BrokenOff(said.body, behind)
+            return BrokenOff(said.body, behind, error, closes)
 
         self.script.append(reply)
 
@@ -112,7 +135,7 @@ class Model:
         try:
             self.desk.wire.check(request, self.replies)
             self.desk.draw("cllama → model", self._news(request))
-            answer = self.script.pop(0)()
+            answer = self._next()
             self.desk.draw("model  → cllama", self._words(answer))
             answer = await self._stream(answer, call, request)
         except Exception as fault:
@@ -124,19 +147,36 @@ class Model:
     async def close(self) -> None:
         return
 
+    def _next(self) -> ProviderResult | BrokenOff:
+        """Return the next reply of the script, or of the play behind it."""
+        if self.script or not self.plays:
+            return self.script.pop(0)()
+
+        messages = self.bodies[-1][self.desk.wire.TRANSCRIPT]
+        parts = self.plays[len(self.desk.wire.answers(messages))]
+        return self._said(parts, cut=False, takes=0.0, more={})
+
     async def _break_off(self, answer: BrokenOff, live: LiveCall) -> ProviderResult:
-        """Stream the beginning of a reply; return what the proxy makes of that."""
-        events = self.desk.wire.streamed(answer.body).split(b"\n\n")
-        last = next(at for at, event in enumerate(events) if answer.behind.encode() in event)
-        stream = b"\n\n".join([*events[: last + 1], b""])
+        """Stream the beginning of a reply; return what the proxy makes of that.
+
+        A beginning may be all that a reply must have.
+        """
+        breaks = not (answer.error or answer.closes)
+        streamed = StreamedResponse(answer.stream(self.desk.wire), breaks=breaks)
         live.was_streamed = True
+        failed: ProviderResponse | TransportFailure
         try:
-            await read_reply(StreamedResponse(stream), live)  # type: ignore[arg-type]
-        except BrokenReplyError as error:
-            if live.has_shown:
-                return CutReply(error.code, "it broke off", is_cut=True)
-            return TransportFailure(error.code, "it broke off")
-        raise AssertionError("a reply that breaks off has no end")
+            body = await read_reply(streamed, live)  # type: ignore[arg-type]
+        except FailedResponseError as error:
+            failed = ProviderResponse(error.status, "application/json", error.body)
+        except (BrokenReplyError, httpx2.ReadError):
+            failed = TransportFailure(BROKE_OFF, "it broke off")
+        else:
+            said = self.desk.wire.said(body)
+            self.said.append(said)
+            self.replies |= {call.id: body for call in said.calls}
+            return ProviderResponse(HTTPStatus.OK, "application/json", body)
+        return cut_if_shown(live, failed)
 
     async def _stream(
         self, answer: ProviderResult | BrokenOff, call: ModelCall, request: Body
@@ -153,7 +193,8 @@ class Model:
             return answer
 
         try:
-            streamed = StreamedResponse(self.desk.wire.streamed(answer.body))
+            stream = self.desk.wire.streamed(answer.body)
+            streamed = StreamedResponse(stream, yields_between=self.yields_between)
         except (ValueError, LookupError, TypeError, AttributeError):
             return answer  # No reply of a model: it comes as one body
 

@@ -322,3 +322,27 @@ async def test_refused_thinking_is_left_out_once(claude: Desk) -> None:
     await claude.asks("Sure?")
     assert claude.status == 400
     assert len(claude.model.bodies) == 3
+
+
+@pytest.mark.requirement("live:last-word")
+async def test_a_reply_that_flows_past_the_turns_time_is_followed_by_a_last_word(
+    live: Desk,
+) -> None:
+    live.grant(tool("balance"), total_timeout_ms=10_000)
+    live.model_says("Let me look.", ("desk.balance", {}), takes=11.0)
+    live.model_says("I was slow.")
+    await live.asks("How much?")
+    assert live.shown == Said(joined(live, "Let me look.", "I was slow."))
+    assert live.services.calls == []
+    assert "tool_budget_exhausted" in str(live.model.messages())
+    assert live.wire.chosen(live.model.bodies[-1])[0] == "none"
+
+
+@pytest.mark.requirement("live:last-word")
+async def test_a_reply_that_showed_nothing_until_the_turns_time_was_spent_is_the_last(
+    live: Desk,
+) -> None:
+    live.grant(tool("balance"), total_timeout_ms=10_000)
+    live.model_says(("desk.balance", {}), takes=11.0)
+    await live.asks("How much?")
+    assert live.logged_error() == "total_timeout"

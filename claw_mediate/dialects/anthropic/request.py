@@ -13,7 +13,8 @@ from claw_mediate.core.json_pieces import copy_span
 from claw_mediate.core.session_id import SessionHints
 from claw_mediate.core.tool_catalog import OfferedTool, ToolCatalog
 from claw_mediate.core.types import ToolUse
-from claw_mediate.dialects.base import Additions, ProviderRequest, RequestVariants, RunnerRequest
+from claw_mediate.core.weave import NO_WEAVES, Weaves
+from claw_mediate.dialects.base import ProviderRequest, RequestVariants, RunnerRequest
 from claw_mediate.dialects.bodies import (
     ABSENT,
     Changes,
@@ -172,7 +173,10 @@ def _wants_structured_output(view: _Request) -> bool:
 
 
 def build_request(
-    request: RunnerRequest, catalog: ToolCatalog, additions: Additions
+    request: RunnerRequest,
+    catalog: ToolCatalog,
+    weaves: Weaves = NO_WEAVES,
+    context: str = "",
 ) -> RequestVariants:
     """Return the body for the provider, with the managed tools after the runner's own.
 
@@ -183,10 +187,10 @@ def build_request(
 
     managed = map(_wire_tool, catalog.offered)
     changes: Changes = {"tools": json_splice.append(array_member(body, "tools"), managed)}
-    if additions.insertions:
-        changes["messages"] = insert_messages(array_member(body, "messages"), additions.insertions)
-    if additions.context:
-        changes |= _system_with_context(body, additions.context)
+    if weaves:
+        changes["messages"] = insert_messages(array_member(body, "messages"), weaves)
+    if context:
+        changes |= _system_with_context(body, context)
     if request.is_live:
         changes["stream"] = b"true"
     elif body.value("stream") is not None:

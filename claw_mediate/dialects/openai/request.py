@@ -16,9 +16,8 @@ from claw_mediate.core.json_pieces import contains, copy_span
 from claw_mediate.core.session_id import SessionHints
 from claw_mediate.core.tool_catalog import OfferedTool, ToolCatalog
 from claw_mediate.core.types import ToolUse
-from claw_mediate.core.weave import Insert, join_messages
+from claw_mediate.core.weave import NO_WEAVES, Insert, Weaves, join_messages
 from claw_mediate.dialects.base import (
-    Additions,
     BufferedReason,
     RequestVariants,
     RunnerRequest,
@@ -176,7 +175,10 @@ def _key(message: ChatMessage, text: str) -> str:
 
 
 def build_request(
-    request: RunnerRequest, catalog: ToolCatalog, additions: Additions
+    request: RunnerRequest,
+    catalog: ToolCatalog,
+    weaves: Weaves = NO_WEAVES,
+    context: str = "",
 ) -> RequestVariants:
     """Return the body for the provider, with the managed tools after the runner's own.
 
@@ -195,7 +197,7 @@ def build_request(
     }
 
     messages = array_member(body, "messages")
-    edited = _edit_messages(messages, additions, functions_as_tool_messages(messages))
+    edited = _edit_messages(messages, weaves, context, functions_as_tool_messages(messages))
     if edited != messages:
         changes["messages"] = edited
 
@@ -247,7 +249,7 @@ def add_context(request: RunnerRequest, context: str) -> bytes:
     """Return the body with text at the end of its system prompt. Raises ``JsonSpliceError``."""
     body = json_splice.Object(request.body)
     messages = array_member(body, "messages")
-    return body.edit({"messages": _edit_messages(messages, Additions(context=context))})
+    return body.edit({"messages": _edit_messages(messages, NO_WEAVES, context)})
 
 
 @lru_cache(maxsize=4096)
@@ -261,15 +263,15 @@ def _wire_tool(offered: OfferedTool) -> bytes:
 
 
 def _edit_messages(
-    messages: bytes, additions: Additions, cuts: Sequence[tuple[int, int, bytes]] = ()
+    messages: bytes, weaves: Weaves, context: str, cuts: Sequence[tuple[int, int, bytes]] = ()
 ) -> bytes:
     """Insert the hidden rounds, and add the context to the system prompt.
 
     The context goes to the end of the last system message, or into a message of its own, which is
     the first one then. ``cuts`` are other edits of the same array.
     """
-    if not additions.context:
-        return insert_messages(messages, additions.insertions, *cuts)
+    if not context:
+        return insert_messages(messages, weaves, *cuts)
 
     spans = json_splice.element_spans(messages)
     system_spans = list(takewhile(partial(_is_system, messages), spans))
@@ -277,14 +279,14 @@ def _edit_messages(
         start, end = system_spans[-1]
         message = json_splice.Object(copy_span(messages, start, end))
         content = message.value("content") or b'""'
-        longer = message.edit({"content": append_text(content, additions.context)})
-        return insert_messages(messages, additions.insertions, (start, end, longer), *cuts)
+        longer = message.edit({"content": append_text(content, context)})
+        return insert_messages(messages, weaves, (start, end, longer), *cuts)
 
-    first = encode({"role": "system", "content": additions.context})
+    first = encode({"role": "system", "content": context})
     if not spans:
         return b"[%b]" % first
 
-    insertions = dict(additions.insertions)
+    insertions = dict(weaves)
     weave = insertions.get(0, Insert(b""))
     insertions[0] = replace(weave, hidden=join_messages((first, weave.hidden)))
     return insert_messages(messages, insertions, *cuts)

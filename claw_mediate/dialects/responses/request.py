@@ -18,8 +18,8 @@ from claw_mediate.core.json_pieces import contains, join_pieces
 from claw_mediate.core.session_id import SessionHints
 from claw_mediate.core.tool_catalog import OfferedTool, ToolCatalog
 from claw_mediate.core.types import ToolUse
+from claw_mediate.core.weave import NO_WEAVES, Weaves
 from claw_mediate.dialects.base import (
-    Additions,
     ProviderRequest,
     RequestVariants,
     RunnerRequest,
@@ -289,7 +289,10 @@ def _names(tools: Iterable[_Tool]) -> Iterator[str]:
 
 
 def build_request(
-    request: RunnerRequest, catalog: ToolCatalog, additions: Additions
+    request: RunnerRequest,
+    catalog: ToolCatalog,
+    weaves: Weaves = NO_WEAVES,
+    context: str = "",
 ) -> RequestVariants:
     """Return the body for the provider, with the managed tools after the runner's own.
 
@@ -315,13 +318,13 @@ def build_request(
     if raw_input is None:
         body = json_splice.Object(body.edit({"input": b"[]"}))
     own_items = _input_items(raw_input)
-    items = insert_messages(own_items, additions.insertions)
+    items = insert_messages(own_items, weaves)
     changes["input"] = items
 
     # The input of a conversation stays in it for good, but instructions hold for one request. So
     # there the context never goes into a message.
     system_items = b"[]" if request.keeps_rounds else items
-    changes |= _add_context(body, system_items, additions.context)
+    changes |= _add_context(body, system_items, context)
 
     choices: dict[ToolUse, Changes] = {
         ToolUse.AS_REQUESTED: _choice_as_requested(request.tool_choice, catalog),

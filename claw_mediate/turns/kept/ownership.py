@@ -15,6 +15,7 @@ that is another agent's stays that agent's.
 """
 
 import asyncio
+from contextlib import suppress
 from typing import Literal
 
 from msgspec.structs import replace
@@ -164,6 +165,13 @@ class Ownership:
         # Only the state knows whether it is another agent's.
         await self._pending.wait([(agent.id, object_id)])
         return await self._store.find(agent.id, object_id)
+
+    async def save_also_as(self, agent: Agent, object_id: str, shown_id: str) -> None:
+        """Save an agent's object, if it has one of that id, under the id that a runner has, too."""
+        with suppress(StoreError):
+            kept = await self._find(agent, object_id)
+            if kept is not None and shown_id != object_id:
+                await self.save(agent, replace(kept, id=shown_id))
 
     def save_soon(self, agent: Agent, kept: KeptObject) -> None:
         """Save an object from where nothing can be awaited.

@@ -329,3 +329,23 @@ def test_a_call_has_its_own_time_and_never_more_than_the_turn(now: float, second
     step = next_step(replace(ledger(), now=now), (called(GET),))
     assert isinstance(step, RunTools)
     assert step.seconds == seconds
+
+
+@pytest.mark.requirement("live:last-word")
+@pytest.mark.parametrize(
+    ("has_flowed", "now", "tool_use", "seconds"),
+    [
+        (True, 85.0, ToolUse.FORBIDDEN, 15.0),
+        (True, 99.0, ToolUse.FORBIDDEN, 10.0),
+        (True, 130.0, ToolUse.FORBIDDEN, 10.0),
+        (True, 99.0, ToolUse.RELEASED, 1.0),
+        (False, 99.0, ToolUse.FORBIDDEN, 1.0),
+        (False, 130.0, ToolUse.FORBIDDEN, -30.0),
+    ],
+)
+def test_behind_a_reply_that_flowed_the_last_model_call_has_what_is_reserved_for_it(
+    *, has_flowed: bool, now: float, tool_use: ToolUse, seconds: float
+) -> None:
+    book = ledger().add_response(reply(called(GET)), now, has_flowed=has_flowed)
+    book = after(book, tool_result.tool_budget_exhausted(called(GET)), tool_use=tool_use)
+    assert book.model_seconds_left == seconds

@@ -114,15 +114,20 @@ class Sink:
         self.attempts.append([])
         return ChatAssembler()
 
-    async def show(self, events: Sequence[ReplyEvent]) -> None:
+    def show(self, events: Sequence[ReplyEvent]) -> None:
         for told in events:
             self.attempts[-1].append(told)
             has_call = any(past.kind == "call" for past in self.attempts[-1])
             if told.kind == "content" and self.shows and not has_call:
                 self.has_shown = True
                 self.shown.append(told.text)
-        if self.has_shown:
-            await self.fast.wait()
+
+    @property
+    def is_far_ahead(self) -> bool:
+        return self.has_shown and not self.fast.is_set()
+
+    async def wait_for_runner(self) -> None:
+        await self.fast.wait()
 
 
 async def ask(

@@ -293,9 +293,9 @@ async def test_a_reply_that_is_there_at_once_leaves_others_their_turn(roads: Cro
     shown_by_turn: Counter[int] = Counter()
 
     class CountingSink(Sink):
-        async def show(self, events: Sequence[ReplyEvent]) -> None:
+        def show(self, events: Sequence[ReplyEvent]) -> None:
             shown_by_turn[turns] += len(events)
-            await super().show(events)
+            super().show(events)
 
     async def take_turns() -> None:
         nonlocal turns
@@ -407,13 +407,44 @@ async def test_a_slow_runner_is_no_silence_of_the_provider(roads: Crossroads) ->
 
 @pytest.mark.requirement("live:max")
 async def test_a_reply_that_flows_for_too_long_is_cut(roads: Crossroads) -> None:
-    async def endless() -> AsyncIterator[bytes]:
-        while True:
-            yield delta(content="more")
-            await asyncio.sleep(0.005)
-
     roads.peers["one"].says(StreamingResponse(endless(), media_type="text/event-stream"))
     assert await ask(roads, Sink(), FlowLimits(total=0.1)) == "cut live_max_exceeded"
+
+
+@pytest.mark.requirement("live:max")
+@pytest.mark.parametrize("ends", [True, False])
+async def test_the_time_that_a_slow_runner_takes_is_none_in_which_the_reply_flows(
+    roads: Crossroads, *, ends: bool
+) -> None:
+    """``ends``: the reply; otherwise it flows for too long once the runner reads."""
+    body = stream(*HELLO) if ends else StreamingResponse(endless(), media_type="text/event-stream")
+    roads.peers["one"].says(body)
+    limits = FlowLimits(total=0.1)
+    loop = asyncio.get_running_loop()
+    shown_at: list[float] = []
+    sink = Sink()
+    sink.fast.clear()
+    live = LiveCall(sink, limits, on_shown=lambda: shown_at.append(loop.time()))
+
+    asking = asyncio.ensure_future(post(roads, live))
+    await eventually_async(lambda: bool(shown_at), "the turn knows that something was shown")
+    await eventually_async(lambda: loop.time() > shown_at[0] + 3 * limits.total, "time goes by")
+    assert not asking.done()
+    sink.fast.set()
+    result = await asking
+    if ends:
+        assert isinstance(result, ModelResponse)
+        assert live.flow_seconds < 3 * limits.total
+    else:
+        assert isinstance(result, CutReply)
+        assert (result.code, result.is_cut) == ("live_max_exceeded", True)
+        assert live.flow_seconds >= limits.total
+
+
+async def endless() -> AsyncIterator[bytes]:
+    while True:
+        yield delta(content="more")
+        await asyncio.sleep(0.005)
 
 
 @pytest.mark.requirement("live:first-event-ends-candidate")

@@ -53,7 +53,8 @@ class Turn:
         body = self.wire.reply(text, calls, {})
         assembler = self.stream.begin()
         for event in SseReader(1 << 20).feed(self.wire.streamed(body)):
-            await self.stream.show(assembler.feed(event))
+            self.stream.show(assembler.feed(event))
+            await self.stream.wait_for_runner()
         return self.redactor.document(assembler.body())
 
     async def is_hidden(self, text: str) -> None:
@@ -87,7 +88,7 @@ async def test_words_are_written_before_the_reply_is_whole(turn: Turn) -> None:
     assembler = turn.stream.begin()
     written: list[bytes] = []
     for event in SseReader(1 << 20).feed(turn.wire.streamed(body)):
-        await turn.stream.show(assembler.feed(event))
+        turn.stream.show(assembler.feed(event))
         written.append(reader.read())
     shown = [b"One" in each or b"two" in each or b"three" in each for each in written]
     assert sum(shown) == 3
@@ -227,7 +228,7 @@ class Timed(Turn):
             self.now += 1
             if any(each.kind == "call" for each in told) and self.first_call is None:
                 self.first_call = self.now
-            await self.stream.show(told)
+            self.stream.show(told)
         return assembler.body()
 
 

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from claw_mediate.core import tool_result
 from claw_mediate.core.turn import turn
 from claw_mediate.core.types import Deliver, Refuse, ToolCall, ToolResult, TurnLimits
-from claw_mediate.dialects.base import Additions
 from claw_mediate.dialects.streams import write_stream
 from claw_mediate.providers.client import ProviderResponse
 from claw_mediate.providers.failover import ModelCall, ModelResult, parse_response
@@ -79,7 +78,7 @@ async def test_any_bytes_end_a_turn_and_never_spoil_the_conversation(
     peers = Peers(data, wire, limits)
     asked = wire.request([wire.user("Go")], ["shell"], stream=True, more={"x_mine": 1.5})
     view = dialect.read_request(json.dumps(asked).encode())
-    offered = dialect.build_request(view, CATALOG, Additions())
+    offered = dialect.build_request(view, CATALOG)
     journal = SqliteJournal(Database(""), LeaseOwner.current())
     await journal.begin("turn_1", "analyst", RequestFingerprint("request", "", "", ""))
     tape = TurnCheckpoint(journal, "turn_1", pytest.fail, "first")

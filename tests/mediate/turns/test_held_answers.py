@@ -112,6 +112,63 @@ async def test_the_turn_after_a_continued_one_has_each_round_once(live: Desk, jo
     assert live.services.calls == ["desk.trade", "desk.balance"]
 
 
+@pytest.mark.requirement("live:continuation-remembered")
+@pytest.mark.parametrize(
+    ("live", "joins"),
+    [("openai", False), ("openai", True), ("anthropic", True), ("responses", False)],
+    indirect=["live"],
+)
+async def test_a_call_of_the_runners_behind_a_continued_answer_has_the_rounds_before_it(
+    live: Desk, joins: bool
+) -> None:
+    """Items are never joined, and Anthropic takes no two messages of the model's in a row."""
+    await fails_after_a_trade(live)
+    live.messages.append(held(live, HELD))
+    live.model_says("Let me list.", ("shell", {}))
+    live.native = ["shell"]
+    await live.turn()
+    if joins:
+        rest = live.messages.pop()
+        parts = [*parts_of([live.messages.pop(), rest])]
+        whole = parts if live.wire is anthropic else f"{HELD} {live.shown.text}"
+        live.messages.append(rest | {"content": whole})
+    live.model_says("There.")
+    await live.runs_native("a file")
+    assert [call for call, _ in live.wire.answers(live.model.messages())] == ["call_1", "call_2"]
+    assert live.services.calls == ["desk.trade"]
+
+
+@pytest.mark.requirement("live:continuation-remembered")
+@pytest.mark.parametrize("trades", [False, True])
+@pytest.mark.parametrize(
+    ("live", "joins"),
+    [("openai", False), ("openai", True), ("anthropic", True), ("responses", False)],
+    indirect=["live"],
+)
+async def test_the_beginning_of_a_first_reply_is_gone_on_with(
+    live: Desk, joins: bool, trades: bool
+) -> None:
+    live.model_breaks_off("Let me buy that for you.", behind="buy")
+    await live.asks("Buy")
+    live.messages.append(held(live, "Let me buy"))
+    if trades:
+        live.model_says("Let me buy it.", ("desk.trade", {}))
+    live.model_says("All is done.")
+    await live.turn()
+    said = "Let me buy it. All is done." if trades else "All is done."
+    assert "".join(live.shown.text.split()) == said.replace(" ", "")
+    assert len({line["turn_id"] for line in live.history()}) == 1
+
+    if joins:
+        parts = [*parts_of(live.messages[-2:])]
+        whole = parts if live.wire is anthropic else f"Let me buy {live.shown.text}"
+        live.messages[-2:] = [{"role": "assistant", "content": whole}]
+    live.model_says("Yes.")
+    await live.asks("Sure?")
+    assert len(live.wire.answers(live.model.messages())) == trades
+    assert live.services.calls == ["desk.trade"] * trades
+
+
 def parts_of(messages: list[Body]) -> Iterator[Body]:
     for message in messages:
         content = message["content"]

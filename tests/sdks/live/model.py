@@ -11,15 +11,16 @@ import json
 import re
 import traceback
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from tests.peers import wire_of
 from tests.wires import Body, Made, Wire, anthropic, openai, responses
+from tests.wires.parts import error_event
 
 NATIVE: dict[str, Body] = {
     "Bash": {"command": "echo three files", "description": "List the files."},
@@ -160,21 +161,4 @@ async def _stream(wire: Wire, stream: bytes, fails: Failure | None) -> AsyncIter
     if fails == "cut":
         raise ConnectionResetError
     if fails == "error":
-        yield _error_event(wire)
-
-
-def _error_event(wire: Wire) -> bytes:
-    told: Any = {"type": "server_error", "code": "server_error", "message": "The server failed."}
-    if wire is openai:
-        return b"data: %b\n\ndata: [DONE]\n\n" % json.dumps({"error": told}).encode()
-    if wire is anthropic:
-        error = anthropic.error("api_error", "The server failed.")
-        return b"event: error\ndata: %b\n\n" % json.dumps(error).encode()
-    failed = responses.response(status="failed", error={"code": "server_error", "message": "No."})
-    event = {"type": "response.failed", "sequence_number": 99, "response": failed}
-    return b"event: response.failed\ndata: %b\n\n" % json.dumps(event).encode()
-
-
-def all_words(case: str) -> Sequence[str]:
-    """Return what the model says in a case, reply by reply."""
-    return [step.words for step in CASES[case]]
+        yield error_event(wire)

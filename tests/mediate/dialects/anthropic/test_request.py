@@ -14,17 +14,17 @@ from claw_mediate.core import tool_result
 from claw_mediate.core.json_splice import JsonSpliceError
 from claw_mediate.core.types import Round, ToolUse
 from claw_mediate.dialects.anthropic import DIALECT as ANTHROPIC_MESSAGES
-from claw_mediate.dialects.base import Additions, UnreadableRequestError
+from claw_mediate.dialects.base import UnreadableRequestError
 from tests.mediate.made import JSON_TEXT, catalog, granted
 
 GET = granted("desk.get")
 MANAGED = b'{"name":"desk__get","description":"","input_schema":{"type":"object"}}'
 
 
-def offered(body: bytes, additions: Additions | None = None) -> dict[ToolUse, bytes]:
+def offered(body: bytes, context: str = "") -> dict[ToolUse, bytes]:
     request = ANTHROPIC_MESSAGES.read_request(body)
     offer = ANTHROPIC_MESSAGES.build_request(
-        request, catalog(GET, native=request.declared_tools), additions or Additions()
+        request, catalog(GET, native=request.declared_tools), {}, context
     )
     return {use: offer(use).body for use in ToolUse}
 
@@ -125,7 +125,7 @@ def test_context_is_added_at_the_end_of_the_system_prompt_and_nothing_else_chang
     edited = ANTHROPIC_MESSAGES.add_context(request, 'Live: "x"').decode()
     assert f'"system":{after}' in edited
     assert '"messages":[ {"role":"user","content":"Q"}]' in edited
-    mediated = offered(body, Additions(context='Live: "x"'))[ToolUse.AS_REQUESTED].decode()
+    mediated = offered(body, 'Live: "x"')[ToolUse.AS_REQUESTED].decode()
     assert f'"system":{after}' in mediated
 
 
@@ -184,7 +184,7 @@ def test_the_first_hidden_round_continues_the_message_that_the_runner_began(pref
     body = f'{{"messages":[{{"role":"user","content":"Q"}} , {{"role":"assistant","content":{prefill}}} ]}}'.encode()
     request = ANTHROPIC_MESSAGES.read_request(body)
     names = catalog(GET)
-    offer = ANTHROPIC_MESSAGES.build_request(request, names, Additions())(ToolUse.AS_REQUESTED)
+    offer = ANTHROPIC_MESSAGES.build_request(request, names)(ToolUse.AS_REQUESTED)
     assert json.loads(offer.body)["messages"] == json.loads(body)["messages"]
     content = [
         {"type": "text", "text": "let me look."},
@@ -271,9 +271,9 @@ def test_a_live_request_asks_for_a_stream(said: bytes) -> None:
     live = msgspec.structs.replace(request, is_live=True)
     build = ANTHROPIC_MESSAGES.build_request
     for use in ToolUse:
-        made = json.loads(build(live, catalog(GET), Additions())(use).body)
+        made = json.loads(build(live, catalog(GET))(use).body)
         assert made["stream"] is True
-        buffered = json.loads(build(request, catalog(GET), Additions())(use).body)
+        buffered = json.loads(build(request, catalog(GET))(use).body)
         assert buffered.get("stream") is (False if said else None)
 
 

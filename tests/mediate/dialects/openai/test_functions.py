@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from claw_mediate.core.json_splice import JsonSpliceError
 from claw_mediate.core.round_matching import match_rounds
 from claw_mediate.core.types import ModelResponse, ToolUse
-from claw_mediate.dialects.base import Additions
 from claw_mediate.dialects.openai import DIALECT as OPENAI_CHAT
 from claw_mediate.dialects.streams import write_stream
 from claw_state.continuity import StoredRounds
@@ -41,9 +40,7 @@ def offered(body: bytes | dict[str, Any], use: ToolUse = ToolUse.AS_REQUESTED) -
     request = OPENAI_CHAT.read_request(
         body if isinstance(body, bytes) else json.dumps(body).encode()
     )
-    return OPENAI_CHAT.build_request(
-        request, catalog(GET, native=request.declared_tools), Additions()
-    )(use).body
+    return OPENAI_CHAT.build_request(request, catalog(GET, native=request.declared_tools))(use).body
 
 
 def handed(

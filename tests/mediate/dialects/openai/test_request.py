@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from claw_mediate.core.json_splice import JsonSpliceError
 from claw_mediate.core.types import ToolUse
 from claw_mediate.core.weave import Insert
-from claw_mediate.dialects.base import Additions, UnreadableRequestError
+from claw_mediate.dialects.base import UnreadableRequestError
 from claw_mediate.dialects.openai import DIALECT as OPENAI_CHAT
 from tests.mediate.made import catalog, granted
 
@@ -23,7 +23,7 @@ def offered(body: bytes, woven: dict[int, bytes] | None = None) -> dict[ToolUse,
     offer = OPENAI_CHAT.build_request(
         request,
         catalog(GET, native=request.declared_tools),
-        Additions({index: Insert(hidden) for index, hidden in (woven or {}).items()}),
+        {index: Insert(hidden) for index, hidden in (woven or {}).items()},
     )
     return {use: offer(use).body for use in ToolUse}
 
@@ -185,7 +185,7 @@ def test_hidden_messages_come_right_before_their_message() -> None:
 def live_body(**members: Any) -> Any:
     body = json.dumps({"messages": [], "stream": True, **members}).encode()
     request = replace(OPENAI_CHAT.read_request(body), is_live=True)
-    offer = OPENAI_CHAT.build_request(request, catalog(GET), Additions({}))
+    offer = OPENAI_CHAT.build_request(request, catalog(GET))
     return json.loads(offer(ToolUse.AS_REQUESTED).body)
 
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from claw_mediate.core.types import ToolUse
 from claw_mediate.core.weave import Insert
-from claw_mediate.dialects.base import Additions
 from claw_mediate.dialects.openai import DIALECT as OPENAI_CHAT
 from claw_mediate.dialects.streams import write_stream
 from tests.mediate.made import JSON_TEXT, catalog, granted
@@ -63,7 +62,7 @@ def test_a_request_keeps_its_bytes_but_for_what_is_added(
         b'{ "functions" : [%b ] , ' % b" ,".join(declared) + asked[2:]
     )
     hidden = {index: Insert(f'{{"hidden":{index}}}'.encode()) for index in range(len(said))}
-    offer = OPENAI_CHAT.build_request(request, NAMES, Additions(hidden))(ToolUse.AS_REQUESTED)
+    offer = OPENAI_CHAT.build_request(request, NAMES, hidden)(ToolUse.AS_REQUESTED)
     tools = b",".join(
         [*(b'{"type":"function","function":%b}' % function for function in declared), MANAGED]
     )
@@ -92,9 +91,7 @@ def test_context_is_added_to_one_message_and_changes_no_other_byte(
     expected = asked.replace(rb'"Be good. \u00e9"', longer)
     request = OPENAI_CHAT.read_request(asked)
     assert OPENAI_CHAT.add_context(request, words) == expected
-    offer = OPENAI_CHAT.build_request(request, NAMES, Additions(context=words))(
-        ToolUse.AS_REQUESTED
-    )
+    offer = OPENAI_CHAT.build_request(request, NAMES, {}, words)(ToolUse.AS_REQUESTED)
     assert offer.body == expected[:-1] + b',"tools":[' + MANAGED + b"]}"
 
 

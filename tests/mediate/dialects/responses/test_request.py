@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from claw_mediate.core.http import Forward
 from claw_mediate.core.types import ToolUse
-from claw_mediate.dialects.base import Additions, UnreadableRequestError
+from claw_mediate.dialects.base import UnreadableRequestError
 from claw_mediate.dialects.responses import DIALECT
 from tests.mediate.any_reply import CATALOG
 from tests.mediate.items import BALANCE, answers, sent, types
@@ -240,7 +240,7 @@ def test_a_live_model_call_streams_and_keeps_the_options_of_the_stream(own: Body
     asked = {"model": "m", "input": "Hi", "stream_options": options, **own}
     request = DIALECT.read_request(json.dumps(asked).encode())
     sent_bodies = [
-        json.loads(DIALECT.build_request(view, CATALOG, Additions())(ToolUse.AS_REQUESTED).body)
+        json.loads(DIALECT.build_request(view, CATALOG)(ToolUse.AS_REQUESTED).body)
         for view in (replace(request, is_live=True), request)
     ]
     live, buffered = sent_bodies

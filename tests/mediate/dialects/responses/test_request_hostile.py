@@ -16,7 +16,7 @@ from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Request, RunnerResponse
 from claw_mediate.core.json_splice import JsonSpliceError
 from claw_mediate.core.types import ToolUse
-from claw_mediate.dialects.base import Additions, UnreadableRequestError
+from claw_mediate.dialects.base import UnreadableRequestError
 from claw_mediate.dialects.responses import DIALECT
 from tests.mediate.made import catalog, granted
 from tests.turns.desk import Desk
@@ -55,7 +55,7 @@ def rebuild(body: bytes) -> bytes:
     """Read all that is read of a request, and write what the provider would get."""
     view = DIALECT.read_request(body)
     assert view.evidence is not None
-    return DIALECT.build_request(view, CATALOG, Additions())(ToolUse.AS_REQUESTED).body
+    return DIALECT.build_request(view, CATALOG)(ToolUse.AS_REQUESTED).body
 
 
 def count_calls(body: bytes) -> int:

@@ -1,0 +1,181 @@
+"""The answer to a request whose turn is not found at once.
+
+The same request may be under way in another process, so that its turn is waited for. Of an agent
+whose streams are live, the runner sees meanwhile (docs/spec/live.md section 9):
+
+    until the turn is found, or ``Pace.first`` is over    nothing: an error keeps its own status
+    from then on, until it is found                       headers and keepalives
+    it is resumed or joined here                          what it shows, from its beginning
+    it has ended with an answer                           the answer
+    the request is refused                                an error event
+
+There is one stream, of one writer, so that the id that a keepalive has told is the answer's.
+"""
+
+import asyncio
+import dataclasses
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import NamedTuple
+
+import msgspec
+
+from claw_mediate.core.http import (
+    STOPPING,
+    NoteTurn,
+    OnDelivered,
+    RunnerResponse,
+    build_error_body,
+)
+from claw_mediate.dialects.streams import OwnOpening, StreamWriter
+from claw_mediate.settings import Pace
+from claw_mediate.turns.answer_stream import write_beat
+from claw_mediate.turns.context import DialectRequest
+from claw_mediate.turns.idempotency import CompletedTurn
+from claw_mediate.turns.response import (
+    STREAM_HEADERS,
+    Beats,
+    ClientStream,
+    attend,
+    stored_events,
+    stored_response,
+    turn_events,
+)
+from claw_mediate.turns.run import RunningTurn
+
+_NOTE = "claw waiting=turn"
+
+
+class StoredAnswer(NamedTuple):
+    """The answer that an earlier turn ended with."""
+
+    turn: CompletedTurn
+    on_delivered: OnDelivered
+    save_id: Callable[[str, str], Awaitable[None]]
+    """Saves what is kept of the answer under the id that a runner was told, too."""
+
+
+class FoundAnswer(NamedTuple):
+    """The source of a request's answer. Of a running turn, the runner is counted."""
+
+    source: RunningTurn | StoredAnswer | RunnerResponse
+    held: str = ""  # What the runner has of it already
+
+    def leave(self) -> None:
+        """Note that the runner wants no more of it."""
+        if isinstance(self.source, RunningTurn):
+            self.source.disconnect()
+
+
+async def respond_found(incoming: DialectRequest, found: FoundAnswer, pace: Pace) -> RunnerResponse:
+    """Return an answer of which nothing was sent."""
+    match found.source:
+        case RunningTurn() as running:
+            return await attend(running, pace, found.held)
+        case StoredAnswer(turn, on_delivered):
+            view, dialect = incoming.view, incoming.dialect
+            response = stored_response(view, dialect, turn.response, found.held)
+            return msgspec.structs.replace(
+                response, on_delivered=on_delivered, answer_of=turn.turn_id
+            )
+        case RunnerResponse() as response:
+            return response
+
+
+class LateAnswer:
+    """The stream of an answer that is searched for. ``own_id``: its id, until it has another."""
+
+    def __init__(self, incoming: DialectRequest, own_id: str, pace: Pace) -> None:
+        self._incoming = incoming
+        self._pace = pace
+        own = OwnOpening(own_id, incoming.view.model, int(time.time()))
+        self._writer: StreamWriter = incoming.dialect.writer(incoming.view, own)
+        self._note_turn: NoteTurn | None = None
+
+    async def respond(self, search: asyncio.Task[FoundAnswer]) -> RunnerResponse:
+        """Return the answer as soon as it is found, or as a stream that waits for it.
+
+        Cancelled when the runner leaves; then the search ends, too.
+        """
+        until = time.monotonic() + self._pace.first
+        try:
+            await asyncio.wait([search], timeout=self._pace.first)
+        except asyncio.CancelledError:
+            _leave(search)
+            await asyncio.wait([search])
+            raise
+
+        if search.done():
+            pace = dataclasses.replace(self._pace, first=max(until - time.monotonic(), 0.0))
+            return await respond_found(self._incoming, search.result(), pace)
+
+        events = ClientStream(self._events(search), lambda: _leave(search))
+        return RunnerResponse(
+            200, [*STREAM_HEADERS], events, streaming=True, when_found=self._when_found
+        )
+
+    def _when_found(self, note_turn: NoteTurn) -> None:
+        self._note_turn = note_turn
+
+    async def _events(self, search: asyncio.Task[FoundAnswer]) -> AsyncGenerator[bytes]:
+        beats = Beats(self._pace, time.monotonic())
+        while not search.done():
+            now = time.monotonic()
+            kind = beats.take(now)
+            if kind is not None:
+                yield write_beat(self._writer, _NOTE, kind)
+            else:
+                await asyncio.wait([search], timeout=beats.seconds_left(now))
+
+        async with aclosing(self._found_events(search)) as events:
+            async for chunk in events:
+                yield chunk
+
+    async def _found_events(self, search: asyncio.Task[FoundAnswer]) -> AsyncGenerator[bytes]:
+        """Yield the answer, behind what was sent while it was searched for."""
+        if search.cancelled():
+            path = self._incoming.request.path
+            yield self._writer.error(build_error_body(path, 503, *STOPPING))
+            return
+
+        source, held = search.result()
+        match source:
+            case RunningTurn():
+                self._tell_turn(source.context.turn_id, source.checkpoint.mark_delivered)
+                source.driver.progress.committed.set()
+                assert source.stream is not None  # An equal request, so that it has one
+                events = turn_events(source, source.stream, self._pace, held, self._writer)
+                async with aclosing(events):
+                    async for chunk in events:
+                        yield chunk
+            case StoredAnswer(turn, on_delivered, save_id):
+                self._tell_turn(turn.turn_id, on_delivered)
+                if self._writer.id:
+                    await save_id(_id_of(turn.response.body), self._writer.id)
+                view, dialect = self._incoming.view, self._incoming.dialect
+                for chunk in stored_events(view, dialect, turn.response, self._writer, held):
+                    yield chunk
+            case RunnerResponse(chunks=chunks):
+                body = b"".join([chunk async for chunk in chunks])
+                yield self._writer.error(self._incoming.dialect.error_body(body) or body)
+
+    def _tell_turn(self, turn_id: str, on_delivered: OnDelivered) -> None:
+        if self._note_turn is not None:
+            self._note_turn(turn_id, on_delivered)
+
+
+def _leave(search: asyncio.Task[FoundAnswer]) -> None:
+    """End a search whose runner has left; leave what it has found."""
+    if not search.done():
+        search.cancel()
+    elif not search.cancelled() and search.exception() is None:
+        search.result().leave()
+
+
+class _Identified(msgspec.Struct):
+    id: str = ""
+
+
+def _id_of(body: bytes) -> str:
+    return msgspec.json.decode(body, type=_Identified).id

@@ -1,0 +1,137 @@
+"""Secrets in a reply that comes one character an event: nobody is told them, and nothing keeps
+them (docs/spec/live.md section 3).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+
+import pytest
+
+from tests.peers import Reply
+from tests.proxy.live_pod import LOOKS, Scene, events_of, managed_events, stream
+from tests.proxy.live_runners import RawRunner, data_of
+from tests.proxy.looking import PLANTED, Saved, told
+from tests.proxy.pod import ANTHROPIC_KEY, PROVIDER_KEY, TOOL_TOKEN
+from tests.waiting import eventually
+from tests.wires import Body, Made
+
+SETTINGS = {"CLLAMA_LIVE_FIRST_MS": "60000"}
+ARGUMENTS = ("-w", "flows")
+ARGUMENT = re.compile("arguments|partial_json")
+BASE64 = [base64.b64encode(each.encode()).decode() for each in PLANTED]
+FORMS = {
+    "plain": PROVIDER_KEY,
+    "of Anthropic": ANTHROPIC_KEY,
+    "of a tool": TOOL_TOKEN,
+    "in base64": BASE64[0],
+    "twice": f"{PROVIDER_KEY}{PROVIDER_KEY}",
+    "one in the other": f"sk-prov{PROVIDER_KEY}",
+    "behind its beginning": f"{PROVIDER_KEY[:-1]} {PROVIDER_KEY}",
+}
+
+
+def texts(document: Body) -> list[tuple[Body, str]]:
+    """Return where the texts of an event are, as (the object, the member's name)."""
+    if str(document.get("type")).endswith(".delta"):
+        return [(document, "delta")]
+    delta = document.get("delta")
+    if isinstance(delta, dict):
+        return [(delta, name) for name in ("text", "thinking", "partial_json") if delta.get(name)]
+    choices = document.get("choices") or [{}]
+    delta = choices[0].get("delta", {})
+    found = [(delta, name) for name in ("content", "reasoning_content") if delta.get(name)]
+    calls = [call["function"] for call in delta.get("tool_calls") or ()]
+    return found + [(call, "arguments") for call in calls if call.get("arguments")]
+
+
+def spelled(events: list[bytes]) -> list[bytes]:
+    """Return events with one character of a text each."""
+    told: list[bytes] = []
+    for event in events:
+        document = data_of(event)
+        found = texts(document)
+        if not found:
+            told.append(event)
+            continue
+        ((place, name),) = found
+        line = event.split(b"\n")[0] + b"\n" if event.startswith(b"event") else b""
+        for character in str(place[name]):
+            place[name] = character
+            told.append(line + b"data: %b\n\n" % json.dumps(document).encode())
+    return told
+
+
+def heard_by(runner: RawRunner) -> dict[str, str]:
+    """Return what a runner makes of all deltas of one kind, by that kind."""
+    heard: dict[str, str] = {}
+    for event in runner.events():
+        for place, name in texts(event):
+            kind = f"{event.get('type')} {name}"
+            heard[kind] = heard.get(kind, "") + str(place[name])
+    return heard
+
+
+def assert_unknown(planted: bytes) -> None:
+    assert told(planted) == []
+    assert [form for form in BASE64 if form.rstrip("=").encode() in planted] == []
+
+
+@pytest.mark.requirement("live:secrets-spelled")
+@pytest.mark.parametrize("form", FORMS)
+def test_a_secret_spelled_by_characters_reaches_nobody_and_is_kept_nowhere(
+    scene: Scene, form: str
+) -> None:
+    words = f"It is {FORMS[form]} today."
+    looks = Reply(words, LOOKS.calls)
+    ends = Reply(words, (Made("call_n", "shell", json.dumps({"cmd": f"echo {FORMS[form]}!"})),))
+    scene.says(
+        stream(spelled(events_of(scene.wire, looks, thought=words))),
+        stream(spelled(events_of(scene.wire, ends, thought=words))),
+    )
+    runner = scene.ask()
+    assert runner.end() == "whole"
+    heard = heard_by(runner)
+    (arguments,) = (heard.pop(kind) for kind in [*heard] if ARGUMENT.search(kind))
+    assert len(heard) == 2, "words and thoughts"
+    for each in heard.values():
+        assert_unknown(each.encode())
+        assert each.count("It is ") == each.count(" today.") == 2
+    command = json.loads(arguments)["cmd"]
+    assert_unknown(command.encode())
+    assert (command[:5], command[-1]) == ("echo ", "!")
+    assert managed_events(runner) == []
+    assert_unknown(runner.stream)
+
+    scene.recorded()
+    scene.ended()
+    assert_unknown((scene.pod.home / "history" / "analyst" / "history.jsonl").read_bytes())
+    assert_unknown(scene.pod.said().encode())
+    saved = Saved(scene.pod)
+    turn_id = scene.recorded()["turn_id"]
+    eventually(
+        lambda: len([f for f in saved.flows() if f.metadata.get("claw.turn") == turn_id]) == 4,
+        "its flows are saved",
+    )
+    assert_unknown(saved.file.read_bytes())
+
+
+@pytest.mark.requirement("live:secrets-spelled")
+def test_a_text_that_only_begins_like_a_secret_is_shown_whole(scene: Scene) -> None:
+    words = f"It is {PROVIDER_KEY[:-1]} or {BASE64[0][:12]}"
+    scene.says(stream(spelled(events_of(scene.wire, Reply(words)))))
+    runner = scene.ask()
+    assert scene.said(runner).text == words
+
+
+@pytest.mark.requirement("live:secrets-members")
+def test_a_secret_in_any_member_of_an_event_breaks_no_stream(scene: Scene) -> None:
+    more = {"model": f"model of {PROVIDER_KEY}", "service_tier": f"tier of {TOOL_TOKEN}"}
+    looks = events_of(scene.wire, Reply("Let me look.", LOOKS.calls, more), thought=PROVIDER_KEY)
+    ends = events_of(scene.wire, Reply("Fine.", (), more), thought=PROVIDER_KEY)
+    scene.says(stream(looks), stream(ends))
+    runner = scene.ask()
+    assert scene.said(runner).text == f"Let me look.{scene.glue}Fine."
+    assert_unknown(runner.stream)
