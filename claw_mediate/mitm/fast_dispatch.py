@@ -112,7 +112,7 @@ class FastManager(addonmanager.AddonManager):
 
     async def handle_lifecycle(self, event: hooks.Hook) -> None:
         await self.trigger_event(event)
-        message = getattr(event, _field_names(type(event))[0])
+        message = _args(event)[0]
         # Every event of a flow brings an update, which mostly nobody handles.
         if isinstance(message, flow.Flow) and self._may_hear(hooks.UpdateHook.name):
             await self.trigger_event(hooks.UpdateHook([message]))
@@ -169,7 +169,8 @@ def _field_names(kind: Any) -> tuple[str, ...]:
 
 def _args(event: hooks.Hook) -> list[Any]:
     """Return what ``Hook.args`` returns, without taking the class apart each time."""
-    return [getattr(event, name) for name in _field_names(type(event))]
+    kind: Any = type(event)
+    return [getattr(event, name) for name in _field_names(kind)]
 
 
 _full_args = hooks.Hook.args
@@ -177,7 +178,7 @@ _full_args = hooks.Hook.args
 
 def use_fast_args(*, fast: bool) -> None:
     """Let all of mitmproxy read an event's arguments by ``_args``, or in its own way."""
-    hooks.Hook.args = _args if fast else _full_args  # type: ignore[method-assign]
+    hooks.Hook.args = _args if fast else _full_args  # type: ignore[method-assign, assignment]
 
 
 def _never_handles(addon: Any, name: str) -> bool:
