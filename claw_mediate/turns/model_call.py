@@ -21,9 +21,9 @@ from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.client import CutReply, ProviderResponse, TransportFailure
 from claw_mediate.providers.failover import ModelCall, ModelResult, lift_timeout
 from claw_mediate.providers.live_reply import LiveCall, RunnerHeaders
+from claw_mediate.turns.billing import read_usage
 from claw_mediate.turns.context import PreparedRequest
 from claw_mediate.turns.ports import LivePort, Ports
-from claw_mediate.turns.recorder import read_usage
 
 _ERRORS = range(HTTPStatus.BAD_REQUEST, 600)
 _REFUSALS = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)

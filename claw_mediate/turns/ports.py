@@ -15,6 +15,7 @@ from claw_mediate.providers.failover import ModelCall, ModelResult, ProviderFail
 from claw_mediate.providers.live_reply import FlowLimits
 from claw_mediate.providers.routing import Router
 from claw_mediate.tools.executor import ToolExecutor
+from claw_mediate.turns.billing import Billing
 from claw_mediate.turns.budgets import Budgets
 from claw_mediate.turns.continuity import Continuity
 from claw_mediate.turns.kept.provider_objects import Owners
@@ -80,6 +81,7 @@ class TurnParts:
 
     peers: Peers
     recorder: Recorder
+    billing: Billing
     journal: Journal
     continuity: Continuity
     owners: Owners
