@@ -25,6 +25,7 @@ from claw_mediate.core.types import (
     ToolCall,
     ToolResult,
     ToolsAnswered,
+    ToolUse,
     TurnGenerator,
 )
 from claw_mediate.dialects.base import Dialect
@@ -65,6 +66,8 @@ class TurnDriver:
         self.response: ModelResponse | None = None
         self.results: list[ToolResult] = []
         """The results of the open round: what a turn that is cut short has done."""
+        self.unrecorded_responses = 0
+        """Responses that a later attempt asks for again, and pays for again."""
         self.is_stopping = False
         """True if the turn is cancelled because the proxy ends, and not because its runner left."""
 
@@ -114,8 +117,12 @@ class TurnDriver:
         self.response = response
         self.progress.headers = response.headers
 
-        is_answer = not (response.calls or command.keeps_rounds)
-        await self._checkpoint.record_response(number, response.body, is_answer=is_answer)
+        if _ends_in_vain(command, response):
+            # Recorded, it would end every later attempt, too: it is asked for again.
+            self.unrecorded_responses += 1
+        else:
+            is_answer = not (response.calls or command.keeps_rounds)
+            await self._checkpoint.record_response(number, response.body, is_answer=is_answer)
         await self._ports.note_progress(response, ())
         has_flowed = self._stream is not None and self._stream.has_shown
         return ModelReplied(response, self._clock.now(), has_flowed)
@@ -263,6 +270,15 @@ async def drive[T](turn: TurnGenerator[T], driver: TurnDriver) -> T:
                 event = await driver.run(command)
             case _:
                 assert_never(command)
+
+
+def _ends_in_vain(command: AskModel, response: ModelResponse) -> bool:
+    """Return whether a response asks for tools though none may be called any more.
+
+    What a provider has in its conversation stays there, and is not asked for again.
+    """
+    is_last = command.tool_use is ToolUse.FORBIDDEN and not command.keeps_rounds
+    return is_last and bool(response.calls)
 
 
 def _subject(round_number: int, result: ToolResult) -> Subject:

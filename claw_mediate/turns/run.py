@@ -132,8 +132,9 @@ class RunningTurn:
 
         What it has paid for, a later attempt does not pay for again.
         """
-        if self._billed > billed_before:
-            await self.checkpoint.record_billed(self._billed)
+        billed = self._billed - self.driver.unrecorded_responses
+        if billed > billed_before:
+            await self.checkpoint.record_billed(billed)
         if self.stream is not None and self.stream.shown.has_content:
             held = self.context.held
             await self.checkpoint.record_shown(held + self.stream.shown.text(held))
