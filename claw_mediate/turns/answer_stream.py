@@ -18,7 +18,7 @@ from claw_mediate.core.event_redactor import EventRedactor
 from claw_mediate.core.live import Reasoning, ReplyGate, until_first_call
 from claw_mediate.core.reply_events import ReplyEvent
 from claw_mediate.core.shown_log import ShownWords
-from claw_mediate.core.types import Round
+from claw_mediate.core.types import Round, ToolUse
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.dialects.streams import Assembler
 from claw_mediate.turns.answer_reader import AnswerReaders
@@ -52,12 +52,18 @@ class AnswerStream:
         self._redactor = EventRedactor(redactor)
         self._times = StreamTimes(elapsed)
         self._shows = shows
+        self._tool_use = ToolUse.AS_REQUESTED  # Of the model call that is under way
         self._gate = self._new_gate()
         self._ends: list[ReplyEvent] = []
 
     def _new_gate(self) -> ReplyGate:
-        reasoning: Reasoning = "flows" if self.shown.view.reasoning_flows else "waits"
-        return ReplyGate(shows=self._shows, reasoning=reasoning)
+        view = self.shown.view
+        reasoning: Reasoning = "flows" if view.reasoning_flows else "waits"
+
+        # A choice that was released, or forbids tools, is no longer the runner's.
+        calls_flow = self._tool_use is ToolUse.AS_REQUESTED and view.calls_flow
+        early = frozenset(view.declared_tools) if calls_flow else frozenset()
+        return ReplyGate(shows=self._shows, reasoning=reasoning, early=early)
 
     # The sink of a model call
 
@@ -66,8 +72,14 @@ class AnswerStream:
         """True if the runner has something of the reply that comes."""
         return self._gate.has_shown
 
-    def note_asked(self) -> None:
-        """Note that a model call is about to be sent."""
+    @property
+    def has_shown_call(self) -> bool:
+        """True if the runner has a part of a call of the reply that comes."""
+        return self._gate.has_shown_call
+
+    def note_asked(self, tool_use: ToolUse = ToolUse.AS_REQUESTED) -> None:
+        """Note that a model call is about to be sent, with this use of tools."""
+        self._tool_use = tool_use
         self._times.note_asked()
 
     def begin(self) -> Assembler:
@@ -112,6 +124,8 @@ class AnswerStream:
                 if redacted is not None:
                     self._add(redacted)
                 continue
+            if each.kind == "call":
+                self._flush()  # What came before it, or the text that it ends, is complete.
 
             is_unsealed_closing = is_unsealed and each.kind == "closing"
             shown = self._unseal(each) if is_unsealed_closing else each

@@ -36,6 +36,7 @@ from claw_mediate.turns.model_call import ModelCalls, Progress
 from claw_mediate.turns.ports import Ports
 
 _JSON = "application/json"
+CALL_AFTER_EARLY_NATIVE = "call_after_early_native"
 
 
 class TurnDriver:
@@ -52,6 +53,8 @@ class TurnDriver:
         checkpoint: TurnCheckpoint,
         stream: AnswerStream | None = None,
     ) -> None:
+        self._dialect = dialect
+        self._catalog = prepared.catalog
         self._first_maker = prepared.first
         self._ports = ports
         self._checkpoint = checkpoint
@@ -114,6 +117,8 @@ class TurnDriver:
         self, command: AskModel, number: int, response: ModelResponse
     ) -> ModelReplied:
         """Record a response before anything follows from it."""
+        if self._stream is not None and self._stream.has_shown_call:
+            response = self._leave_late_calls(response)
         self.response = response
         self.progress.headers = response.headers
 
@@ -126,6 +131,21 @@ class TurnDriver:
         await self._ports.note_progress(response, ())
         has_flowed = self._stream is not None and self._stream.has_shown
         return ModelReplied(response, self._clock.now(), has_flowed)
+
+    def _leave_late_calls(self, response: ModelResponse) -> ModelResponse:
+        """Return a response whose first calls the runner has already.
+
+        It is the answer, so that a call of ours behind them is never run, and leaves it.
+        """
+        first = next(
+            (place for place, call in enumerate(response.calls) if call.owner != "native"), None
+        )
+        if first is None:
+            return response
+
+        self._ports.report(CALL_AFTER_EARLY_NATIVE)
+        kept = self._dialect.keep_calls(response, self._catalog, first)
+        return replace(kept, maker=response.maker, headers=response.headers)
 
     async def run(self, command: RunTools) -> ToolsAnswered:
         """Run calls side by side.
