@@ -5,7 +5,6 @@ result is returned; a turn that fails or is left by its runner is recorded with 
 """
 
 import asyncio
-import dataclasses
 import re
 import time
 from collections.abc import Collection, Iterable, Sequence
@@ -328,7 +327,7 @@ class RunningTurn:
         stream = self.stream
         if context.held:
             # With calls it is found by those, joined or not; what comes before tells the two apart.
-            anchor = dataclasses.replace(anchor, before=context.before_rest)
+            anchor = replace(anchor, before=context.before_rest)
 
         if stream is None or not any(past.number in stream.shown.rounds for past in rounds):
             hidden = dialect.write_hidden_rounds(rounds, replayed=True)
@@ -339,7 +338,7 @@ class RunningTurn:
         shown = dialect.read_response(stream.shown.answer(body, context.held), context.catalog)
         whole = dialect.response_anchor(shown, context.view, terminal=False)
         record = describe_shown(context, rounds, stream.shown, stream.shown.last_words().text)
-        anchor = answer_anchor_of_shown(dataclasses.replace(whole, before=anchor.before), anchor)
+        anchor = answer_anchor_of_shown(replace(whole, before=anchor.before), anchor)
         await self._continuity.remember_live(context, anchor, record)
         return anchor
 
