@@ -11,7 +11,7 @@ from claw_mediate.dialects.streams import OwnOpening, StreamWriter
 
 
 class ShownAnswer:
-    """What the runners of one turn were shown, reply by reply.
+    """The replies of one turn, as far as its runners were shown them.
 
     ``own``: the opening of a stream that must begin before any reply. ``first_held``: the text that
     the runner which began this attempt holds, of an earlier one.
