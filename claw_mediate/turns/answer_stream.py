@@ -106,6 +106,9 @@ class AnswerStream:
         self.known_rounds = 0
         """Replies that an earlier attempt at the turn has shown."""
         self._known_end = 0  # The place in the log behind them
+        self._assembler: Assembler | None = None
+        self.has_left_out = False
+        """True if a part of the last reply was shown that is not in its body."""
         self._tool_use = ToolUse.AS_REQUESTED  # Of the model call that is under way
         self._gate = self._new_gate()
         self._is_marked = False  # True if the log knows that this reply began
@@ -166,7 +169,8 @@ class AnswerStream:
         self._gate = self._new_gate()
         self._channels.clear()
         self._is_marked = False
-        return self._form.assembler()
+        self._assembler = self._form.assembler()
+        return self._assembler
 
     @property
     def is_far_ahead(self) -> bool:
@@ -309,24 +313,38 @@ class AnswerStream:
             self._is_marked = False
         self.wake()
 
-    def release(self, body: bytes, *, terminal: bool) -> None:
+    def release(self, body: bytes, *, terminal: bool, places: Sequence[int] | None = None) -> None:
         """Show the rest of the answer, but for its end.
 
         ``body``: as the dialect writes it for the runner, redacted. A ``terminal`` one, of a turn
         that a tool ended, is told only if nothing was shown before: its reply was hidden.
+        ``places``: of the body's pieces in the reply as it came; None if it has all of them.
         """
         self.note_verdict()
         self._flush()
         if terminal:
             self.begin()  # The body says nothing of the reply that was read last.
 
+        told = self._form.tell(body)
+        if places is not None and self._gate.has_shown:
+            self._close_left_out(places)
+            told = (_at_place(event, places) for event in told)
+
         adds_nothing = terminal and self.has_shown_anything
-        for event in self._gate.rest(self._form.tell(body)):
+        for event in self._gate.rest(told):
             if event.kind == "end":
                 self._ends.append(event)
             elif not adds_nothing:
                 self._add(event, is_told=True)
         self.wake()
+
+    def _close_left_out(self, places: Sequence[int]) -> None:
+        """End the pieces that were shown and are not in the answer: nothing that they led to is."""
+        assert self._assembler is not None
+        self.has_left_out = True
+        for closing in self._gate.open_closings(self._form.tell(self._assembler.body())):
+            if closing.piece not in places:
+                self._add(self._form.unseal(closing))
 
     def finish(self) -> None:
         """Add the end, after which the stream is over."""
@@ -382,7 +400,7 @@ class AnswerStream:
 
         ``held``: what a runner had before, which is left out.
         """
-        if not self.shown_rounds:
+        if not self.shown_rounds and not self.has_left_out:
             return body
 
         writer = self._new_writer()
@@ -397,20 +415,28 @@ class AnswerStream:
             writer.begin_reply()  # The last reply has shown nothing
         return writer.answer(body)
 
-    def minted_ids(self) -> Mapping[int, Sequence[str]]:
-        """Return the item ids that the stream made up, by the number of the hidden round."""
+    @property
+    def last_round(self) -> int:
+        """Return the number of the round behind those that were dropped."""
+        return self._rounds + 1
+
+    def minted_ids(self) -> Mapping[int, Mapping[str, str]]:
+        """Return the item ids that the stream made up, by the number of the round.
+
+        Each has the id that the provider gave to the item; "" if it gave none.
+        """
         writer = self._new_writer()
         if self.shows_own_id:
             writer.beat("", "native")
 
-        minted: list[list[str]] = [[]]
-        known = 0
+        minted: list[dict[str, str]] = [{}]
+        known: set[str] = set()
         begun: set[int] = set()  # Pieces of the present reply: their beginnings have their ids
         for event in self._log.read(Cursor()):
             if isinstance(event, NextReply):
                 writer.begin_reply()
                 begun.clear()
-                minted.append([])
+                minted.append({})
                 continue
 
             if event.kind == "opening":
@@ -418,10 +444,12 @@ class AnswerStream:
             elif event.kind != "end" and event.piece not in begun:
                 begun.add(event.piece)
                 writer.write(event)
-                minted[-1] += [*writer.minted][known:]
-                known = len(writer.minted)
+                minted[-1] |= {
+                    own: given for own, given in writer.minted.items() if own not in known
+                }
+                known.update(writer.minted)
 
-        return dict(zip(self.shown_rounds, minted, strict=False))
+        return dict(zip([*self.shown_rounds, self.last_round], minted, strict=False))
 
     @property
     def place(self) -> CutPlace:
@@ -553,6 +581,12 @@ def write_beat(writer: StreamWriter, note: str, kind: Keepalive) -> bytes:
     had_id = bool(writer.id)
     beat = writer.beat(note, kind)
     return KeepaliveChunk(beat) if had_id or not writer.id else beat
+
+
+def _at_place(event: ReplyEvent, places: Sequence[int]) -> ReplyEvent:
+    """Return an event of a body as that of its piece in the reply as it came."""
+    is_of_piece = event.kind not in {"opening", "end"}
+    return replace(event, piece=places[event.piece]) if is_of_piece else event
 
 
 def _count(words: ShownWords) -> ShownCharacters:
