@@ -16,11 +16,11 @@ rounds are joined to one text, the line breaks between them are the proxy's.
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Annotated, Literal, NamedTuple, Self
 
 import msgspec
+from msgspec.structs import replace
 
 from claw_mediate.core import json_splice
 from claw_mediate.core.continuity import EMPTY_TEXT_KEY, text_key
@@ -133,9 +133,7 @@ class LiveRecord(msgspec.Struct, frozen=True):
         """Return the record with more reasoning that was shown and must not be sent back."""
         digests = tuple(sorted(map(signature_digest, signatures)))
         behind = ShownRound(PREFILL, signed=digests)
-        return msgspec.structs.replace(
-            self, shown=(*self.shown, behind), messages=(*self.messages, b"")
-        )
+        return replace(self, shown=(*self.shown, behind), messages=(*self.messages, b""))
 
     def write(self) -> bytes:
         """Return the record as it is stored: the marker, and the hidden messages behind it."""

@@ -109,7 +109,7 @@ def read_response(body: bytes, catalog: ToolCatalog) -> ModelResponse:
         items, calls = _read_calls(sent_items, view.output, catalog, body, is_cut=is_cut)
 
         pending_results: tuple[bytes, ...] = ()
-        places = range(len(items))
+        places: Sequence[int] = range(len(items))
         is_filtered = reason not in {"", _OUT_OF_TOKENS}
         if is_filtered:
             # Its calls may be half of what the model meant.

@@ -20,6 +20,7 @@ import pytest
 from claw_mediate.core.http import AnswerCutError, RunnerResponse
 from claw_mediate.settings import KeepaliveKind
 from tests.turns.desk import WIRES, Desk, opened, tool
+from tests.turns.kept_desk import KeptDesk
 from tests.turns.retrying import until_called
 from tests.waiting import eventually_async
 from tests.wires import anthropic, responses
@@ -327,3 +328,26 @@ async def test_a_runner_of_a_buffered_agent_sees_nothing_until_the_turn_is_over(
         desk.model_says("All is done.")
         goes_on(desk)
         assert await runner.text() == "All is done."
+
+
+@pytest.mark.requirement("live:elsewhere")
+async def test_a_turn_waits_for_another_processs_turn_of_its_conversation(tmp_path: Path) -> None:
+    async with opened(KeptDesk(tmp_path)) as desk:
+        desk.stream = desk.live = True
+        desk.grant(*desk.tools)
+        paced(desk, "comment")
+        desk.remembers()
+        await desk.owns()
+        desk.more = {"conversation": "conv_1"}
+        await trades(desk)
+
+        desk.messages = [desk.wire.user("And now?")]
+        runner = Runner(desk)
+        await runner.waits()
+        desk.model_says("It is bought.")
+        desk.model_says("That is all.")
+        goes_on(desk)
+        assert await first(desk).text() == "Let me buy that for you.It is bought."
+        assert await runner.text() == "That is all."
+        assert desk.services.calls == ["desk.trade"]
+        assert runner.turn_id == desk.history()[-1]["turn_id"]
