@@ -57,7 +57,7 @@ def may_be_beginning(held: str, shown: ShownRecord, *, is_session_named: bool = 
     If the record may not be whole, the runner's text may go on behind its end. Then it must have
     ``MIN_TELLING`` characters, or the runner must name the session.
     """
-    # Surrogates, which UTF-8 can not hold, are replaced as they were in the record.
+    # Surrogates, which UTF-8 can't encode, are replaced as they were in the record.
     part = compact(held).encode(errors="replace").decode()
     if not part:
         return False
