@@ -184,7 +184,8 @@ BEFORE = "The key is "
 def in_sixes(text: str) -> list[str]:
     """Return a text as it comes: no event ends within the first three characters of the secret."""
     start = len(BEFORE) + 6
-    return [text[:start], *(text[at : at + 6] for at in range(start, len(text), 6))]
+    parts = [text[:start], *(text[at : at + 6] for at in range(start, len(text), 6))]
+    return [part for part in parts if part]
 
 
 FORMS = {
