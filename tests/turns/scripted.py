@@ -83,6 +83,8 @@ class Model:
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
         self.script: list[Callable[[], ProviderResult | BrokenOff]] = []
+        self.rewrite: Callable[[bytes], bytes] = lambda stream: stream
+        """Changes each stream of a reply, as a server does that streams in its own way."""
         self.bodies: list[Body] = []
         self.raw: list[bytes] = []
         self.known = 0
@@ -195,7 +197,7 @@ class Model:
             return answer
 
         try:
-            stream = self.desk.wire.streamed(answer.body)
+            stream = self.rewrite(self.desk.wire.streamed(answer.body))
             streamed = StreamedResponse(stream, yields_between=self.yields_between)
         except (ValueError, LookupError, TypeError, AttributeError):
             return answer  # No reply of a model: it comes as one body
