@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from claw_contract.log import CutPlace
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.redaction.window import TextWindow
+from claw_contract.secret import DOTS
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.held_text import HeldText, UnheldLog, compact, visible_text
 from claw_mediate.core.http import KeepaliveChunk
@@ -369,7 +370,7 @@ class AnswerStream:
 
         ``held``: what a runner had before, which is left out.
         """
-        if not self.shown_rounds:
+        if not (self.shown_rounds or self.differs_from(body)):
             return body
 
         writer = self._new_writer()
@@ -383,6 +384,16 @@ class AnswerStream:
         if not self._is_marked:
             writer.begin_reply()  # The last reply has shown nothing
         return writer.answer(body)
+
+    def differs_from(self, body: bytes) -> bool:
+        """Return whether the last reply was shown with other words than its body has.
+
+        Of a secret that came in parts, the first characters may have been shown before its dots.
+        """
+        shown = self.last_words().text
+        if DOTS not in shown:
+            return False
+        return shown != visible_text(self._form.tell(body))
 
     def minted_ids(self) -> Mapping[int, Sequence[str]]:
         """Return the item ids that the stream made up, by the number of the hidden round."""
