@@ -211,18 +211,20 @@ class AnswerStream:
         if channel is None:
             channel = self._channels[place] = _Channel(TextWindow(self._redactor), event)
 
+        early = channel.window.early
         text = channel.window.feed(event.text)
         if text:
-            self._add(replace(event, text=text))
+            self._add(replace(event, text=text), early=channel.window.early - early)
 
     def _flush(self, piece: int | None = None) -> None:
         """Show the ends of texts that waited: of one piece, or of all."""
         for place, channel in [*self._channels.items()]:
             if piece is None or place[0] == piece:
                 del self._channels[place]
+                early = channel.window.early
                 text = channel.window.flush()
                 if text:
-                    self._add(replace(channel.head, text=text))
+                    self._add(replace(channel.head, text=text), early=channel.window.early - early)
 
     def _redact(self, event: ReplyEvent) -> ReplyEvent:
         """Return an event without secrets in its members."""
@@ -230,10 +232,11 @@ class AnswerStream:
         redacted = self._redactor.document(data)
         return event if redacted == data else with_data(event, redacted)
 
-    def _add(self, event: ReplyEvent, *, is_told: bool = False) -> None:
+    def _add(self, event: ReplyEvent, *, early: int = 0, is_told: bool = False) -> None:
         """Add an event to the log, behind what was left open by an earlier reply.
 
-        ``is_told``: it did not come, but is told of a body.
+        ``early``: the characters of its text that its body does not have. ``is_told``: it did not
+        come, but is told of a body.
         """
         if not self._is_marked:
             self._is_marked = True
@@ -242,7 +245,7 @@ class AnswerStream:
             if self.has_shown_anything:
                 self._log.begin_reply()
 
-        self._gate.note_shown(event)
+        self._gate.note_shown(event, early)
         if is_told:
             self._log.add_told(event)
         else:
