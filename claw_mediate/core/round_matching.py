@@ -166,6 +166,9 @@ def _find_pairs(
     blocks: Mapping[int, MessageBlock],
 ) -> list[_Pair]:
     """Return the pairs of messages and stored rounds that nothing contradicts, best first."""
+    if not stored:
+        return []
+
     rounds_of: dict[str, list[tuple[StoredRounds, _EarlierMessages]]] = {}
     for rounds in stored:
         with_earlier = (rounds, _EarlierMessages.of(rounds.anchor.before))

@@ -30,7 +30,7 @@ from claw_mediate.core.http import (
 )
 from claw_mediate.dialects.streams import OwnOpening, StreamWriter
 from claw_mediate.settings import Pace
-from claw_mediate.turns.answer_stream import write_beat
+from claw_mediate.turns.answer_reader import write_beat
 from claw_mediate.turns.context import DialectRequest
 from claw_mediate.turns.idempotency import CompletedTurn
 from claw_mediate.turns.response import (

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from claw_mediate.core.observer import NO_OBSERVER, TurnObserver
-from claw_mediate.core.types import ModelResponse, ToolCall, ToolResult
+from claw_mediate.core.types import ModelResponse, ToolCall, ToolResult, ToolUse
 from claw_mediate.dialects.streams import ReplySink
 from claw_mediate.prompt.build import PromptContext
 from claw_mediate.providers.failover import ModelCall, ModelResult, ProviderFailover
@@ -43,8 +43,8 @@ class LivePort(msgspec.Struct, frozen=True):
     """Those of the whole turn."""
     on_json_body: Callable[[], None] = lambda: None
     """Told that the provider answered a request for a stream with one JSON body."""
-    on_ask: Callable[[], None] = lambda: None
-    """Told that a model call is about to be sent."""
+    on_ask: Callable[[ToolUse], None] = lambda _: None
+    """Told that a model call is about to be sent, and what it says of the use of tools."""
     usage_refusals: StreamUsageRefusals = msgspec.field(default_factory=StreamUsageRefusals)
 
 

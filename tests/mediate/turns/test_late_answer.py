@@ -19,7 +19,8 @@ import pytest
 
 from claw_mediate.core.http import AnswerCutError, RunnerResponse
 from claw_mediate.settings import KeepaliveKind
-from tests.turns.desk import WIRES, Desk, opened
+from tests.turns.desk import WIRES, Desk, opened, tool
+from tests.turns.kept_desk import KeptDesk
 from tests.turns.retrying import until_called
 from tests.waiting import eventually_async
 from tests.wires import anthropic, responses
@@ -246,9 +247,10 @@ async def test_a_runner_that_leaves_while_it_waits_leaves_the_turn_alone(live: D
 async def test_a_turn_that_does_not_end_in_its_time_is_waited_for_no_longer(
     live: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    live.settings = replace(live.settings, live_max=0.3)
+    live.settings = replace(live.settings, live_max=0.1)
     live.open()
-    monkeypatch.setattr("claw_mediate.turns.pipeline.LEASE_SECONDS", -120.0)
+    live.grant(tool("trade", write=True), total_timeout_ms=100)
+    monkeypatch.setattr("claw_mediate.turns.pipeline.LEASE_SECONDS", 0.1)
     runner = Runner(live)
     await runner.waits()
     await runner.task
@@ -326,3 +328,26 @@ async def test_a_runner_of_a_buffered_agent_sees_nothing_until_the_turn_is_over(
         desk.model_says("All is done.")
         goes_on(desk)
         assert await runner.text() == "All is done."
+
+
+@pytest.mark.requirement("live:elsewhere")
+async def test_a_turn_waits_for_another_processs_turn_of_its_conversation(tmp_path: Path) -> None:
+    async with opened(KeptDesk(tmp_path)) as desk:
+        desk.stream = desk.live = True
+        desk.grant(*desk.tools)
+        paced(desk, "comment")
+        desk.remembers()
+        await desk.owns()
+        desk.more = {"conversation": "conv_1"}
+        await trades(desk)
+
+        desk.messages = [desk.wire.user("And now?")]
+        runner = Runner(desk)
+        await runner.waits()
+        desk.model_says("It is bought.")
+        desk.model_says("That is all.")
+        goes_on(desk)
+        assert await first(desk).text() == "Let me buy that for you.It is bought."
+        assert await runner.text() == "That is all."
+        assert desk.services.calls == ["desk.trade"]
+        assert runner.turn_id == desk.history()[-1]["turn_id"]
