@@ -30,7 +30,7 @@ from claw_mediate.turns.answer_stream import AnswerStream
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.context import TurnContext
 from claw_mediate.turns.driver import TurnDriver, drive
-from claw_mediate.turns.ports import LivePort, Ports, TurnParts
+from claw_mediate.turns.ports import Ports, TurnParts
 from claw_mediate.turns.provider_memory import ReplayableReasoning, StreamUsageRefusals
 from claw_mediate.turns.run import RunningTurn
 from claw_mediate.turns.shown_answer import ShownAnswer
@@ -204,7 +204,7 @@ class TurnRegistry:
             if context.conversation is not None:
                 await context.conversation.note_progress(response, results)
 
-        return Ports(
+        ports = Ports(
             model=ask_model,
             tools=call_tool,
             now=peers.now,
@@ -212,19 +212,16 @@ class TurnRegistry:
             note_progress=note_progress,
             reasoning=self._reasoning,
             report=partial(self._recorder.log_intervention, context),
-            live=self._live_port(context, stream),
         )
-
-    def _live_port(self, context: TurnContext, stream: AnswerStream | None) -> LivePort | None:
-        """Return where the replies of a turn go while they come; None if they are not shown."""
         if stream is None or not context.view.is_live:
-            return None
-        on_json_body = partial(self._recorder.log_live_fallback, context, "json_body")
-        return LivePort(
-            stream,
-            self._flow_limits,
-            on_json_body=on_json_body,
+            return ports
+
+        return replace(
+            ports,
+            sink=stream,
+            flow_limits=self._flow_limits,
             on_ask=stream.note_asked,
+            on_json_body=partial(self._recorder.log_live_fallback, context, "json_body"),
             usage_refusals=self._usage_refusals,
         )
 

@@ -97,7 +97,7 @@ class KeptConversation:
         elif outcome.failure is not None and self._is_about_pending_results(outcome.failure):
             # Omit the results next time, or send them again (see the table above).
             record = msgspec.structs.replace(self._record, is_disputed=not self._record.is_disputed)
-            await self._save_record(self._route.requester.agent, record)
+            await self._save_record(self._route.agent, record)
 
     def _is_about_pending_results(self, failure: ModelFailed) -> bool:
         """Return whether the provider refuses a request because of a pending result.
@@ -143,7 +143,6 @@ class KeptConversation:
         if pending:
             self._hidden |= dict.fromkeys(call.id for call in response.calls)
 
-        requester = self._route.requester
         record = msgspec.structs.replace(
             self._record,
             provider=self._route.candidate.provider.name,
@@ -152,8 +151,8 @@ class KeptConversation:
             hidden_ids=tuple(self._hidden)[-MAX_HIDDEN:],
             pending_results=pending,
             is_disputed=False,
-            turn=requester.turn_id,
+            turn=self._route.turn_id,
         )
         if record != self._record:
-            await self._save_record(requester.agent, record)
+            await self._save_record(self._route.agent, record)
             self._record = record

@@ -274,6 +274,26 @@ async def test_who_waits_when_the_proxy_stops_is_told_to_come_again(live: Desk) 
     assert b"the proxy is being stopped" in error
 
 
+@pytest.mark.requirement("live:elsewhere")
+@pytest.mark.parametrize("kind", ["comment"], indirect=True)
+async def test_who_waits_for_headers_when_the_proxy_stops_is_refused_with_a_time(
+    live: Desk,
+) -> None:
+    live.settings = replace(live.settings, live_first=60.0)
+    live.open()
+    runner = Runner(live)
+
+    def is_searched_for() -> bool:
+        return any("TurnPipeline._search" in repr(task) for task in asyncio.all_tasks())
+
+    await eventually_async(is_searched_for, "its turn is searched for")
+    live.mediator.stop()
+    await live.mediator.finish(0)
+    await runner.task
+    assert runner.response is not None
+    assert (runner.response.status, dict(runner.response.headers)["retry-after"]) == (503, "5")
+
+
 @pytest.mark.requirement("live:elsewhere-id")
 @pytest.mark.parametrize("kind", ["native"], indirect=True)
 async def test_the_answer_has_the_id_that_a_keepalive_told(live: Desk) -> None:
