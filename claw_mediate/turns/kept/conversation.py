@@ -73,7 +73,8 @@ class KeptConversation:
 
         ``last``: the turn's last response, as far as it is answered; None if that is not known.
         ``marks``: those of the turn's answer, whose hidden rounds the conversation has.
-        ``joined``: the answer, if it shows something of those rounds.
+        ``joined``: the answer, or what a failed turn has shown, if it shows something of those
+        rounds.
         """
         self._marks = (*self._record.anchors, *marks)[-MAX_MARKS:]
 
@@ -81,6 +82,8 @@ class KeptConversation:
         is_last_shown = isinstance(outcome, Deliver) and outcome.terminal
         hidden = outcome.rounds[:-1] if is_last_shown else outcome.rounds
         self._hide(hidden)
+        if last is not None and not isinstance(outcome, Deliver):
+            self._hide([last])
         if joined:
             for shown in self._form.ids_of_output(joined):
                 self._hidden.pop(shown, None)
@@ -89,7 +92,6 @@ class KeptConversation:
             results = outcome.rounds[-1].results if outcome.terminal else ()
             await self._save(outcome.response, self._join(outcome.response, results))
         elif last is not None:
-            self._hide([last])
             is_spent = outcome.code == tool_result.TOOL_BUDGET_EXHAUSTED
             not_run = tool_result.tool_budget_exhausted if is_spent else tool_result.turn_ended
             pending = self._write_results(last.response, last.results, not_run)
