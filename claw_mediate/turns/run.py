@@ -35,6 +35,7 @@ from claw_mediate.turns.context import TurnContext, TurnResult
 from claw_mediate.turns.driver import TurnDriver, drive
 from claw_mediate.turns.kept.records import describe_delivered, marks_of
 from claw_mediate.turns.ports import TurnParts
+from claw_mediate.turns.shown_answer import ShownAnswer
 from claw_mediate.turns.shown_rounds import describe_shown
 from claw_state.continuity import Anchor
 from claw_state.journal import StoredResponse
@@ -121,7 +122,7 @@ class RunningTurn:
         The stream may have begun under another id: that of an earlier reply, or of a keepalive.
         """
         saved = {kept.id}
-        while unsaved := stream.ids() - saved:  # A keepalive may come while this is saved.
+        while unsaved := stream.readers.ids() - saved:  # A keepalive may come while this is saved.
             shown_id = unsaved.pop()
             await self._ownership.save(self.context.agent, replace(kept, id=shown_id))
             saved.add(shown_id)
@@ -134,9 +135,9 @@ class RunningTurn:
         billed = self._billed - self.driver.unrecorded_responses
         if billed > billed_before:
             await self.checkpoint.record_billed(billed)
-        if self.stream is not None and self.stream.has_shown_anything:
+        if self.stream is not None and self.stream.shown.has_content:
             held = self.context.held
-            await self.checkpoint.record_shown(held + self.stream.shown_text(held))
+            await self.checkpoint.record_shown(held + self.stream.shown.text(held))
         await self.checkpoint.end(None)
 
     async def _play(self) -> TurnResult:
@@ -154,7 +155,7 @@ class RunningTurn:
                 await self._end_without_runner()
                 raise
             outcome = Refuse(503, *STOPPING, **self._work())
-            is_cut = self.stream is not None and self.stream.has_shown_anything
+            is_cut = self.stream is not None and self.stream.shown.has_content
             ended = await self._end(outcome)
             result = replace(ended, retry_after=RETRY_AFTER, is_cut=is_cut)
         except Exception as error:  # noqa: BLE001 - a fault of ours: it is recorded with what ran, and the stream reports it
@@ -216,11 +217,11 @@ class RunningTurn:
         if self.stream is not None and context.view.is_live:
             # What waited for the verdict is shown at once, and the end when all is stored.
             self.stream.drop(outcome.rounds)
-            self.stream.release(body, terminal=outcome.terminal)
-            answer = self.stream.answer(body)
+            self.stream.release(body, terminal=outcome.terminal, places=response.places)
+            answer = self.stream.shown.answer(body)
 
         anchor = await self._remember(outcome, body)
-        is_joined = self.stream is not None and bool(self.stream.shown_rounds)
+        is_joined = self.stream is not None and bool(self.stream.shown.rounds)
         await self._settle(outcome, marks_of([anchor]), answer if is_joined else b"")
         kept = describe_delivered(context, outcome, anchor, answer, is_joined=is_joined)
         if kept is not None:
@@ -295,10 +296,21 @@ class RunningTurn:
         conversation = self.context.conversation
         if conversation is None:
             return
+        if isinstance(outcome, Refuse):
+            joined = self._shown_items(outcome)
 
         await conversation.note_end(outcome, self.driver.last_round(), marks, joined)
         if any(map(_could_leave, outcome.rounds)):
             self._recorder.log_intervention(self.context, "conversation_keeps_rounds")
+
+    def _shown_items(self, outcome: Refuse) -> bytes:
+        """Return a body with all that a failed turn has shown; b"" if it has shown nothing."""
+        stream = self.stream
+        if stream is None or not stream.shown.has_content:
+            return b""
+
+        stream.drop(outcome.rounds)
+        return stream.shown.answer(b"{}")
 
     async def _remember(self, outcome: Deliver, body: bytes) -> Anchor:
         """Store the hidden rounds of an answer; return the anchor by which they are found again.
@@ -329,15 +341,19 @@ class RunningTurn:
             # With calls it is found by those, joined or not; what comes before tells the two apart.
             anchor = replace(anchor, before=context.before_rest)
 
-        if stream is None or not any(past.number in stream.shown_rounds for past in rounds):
+        if stream is None or not _has_shown_more(stream.shown, rounds):
             hidden = dialect.write_hidden_rounds(rounds, replayed=True)
             await self._continuity.remember(context, anchor, hidden)
             return anchor
 
         # What the runner held already is no part of the message that it makes of the rest.
-        shown = dialect.read_response(stream.answer(body, context.held), context.catalog)
+        shown = dialect.read_response(stream.shown.answer(body, context.held), context.catalog)
         whole = dialect.response_anchor(shown, context.view, terminal=False)
-        record = describe_shown(context, rounds, stream, stream.last_words().text)
+        record = describe_shown(context, rounds, stream.shown, stream.shown.last_words().text)
+        if stream.shown.has_left_out:
+            signatures = dialect.split_rules.signatures
+            own = signatures(outcome.response.message)
+            record = record.hide({*signatures(shown.message)}.difference(own))
         anchor = answer_anchor_of_shown(replace(whole, before=anchor.before), anchor)
         await self._continuity.remember_live(context, anchor, record)
         return anchor
@@ -349,11 +365,11 @@ class RunningTurn:
         """
         context, stream = self.context, self.stream
         assert stream is not None
-        known = rounds[: stream.known_rounds]
+        known = rounds[: stream.shown.known_rounds]
         if not known:
             return rounds  # What is held is the beginning of a reply that broke off
 
-        record = describe_shown(context, known, stream, "")
+        record = describe_shown(context, known, stream.shown, "")
         anchor = failed_anchor_of_shown(context.held, context.view.evidence.before)
         await self._continuity.remember_live(context, anchor, record)
         return rounds[len(known) :]
@@ -366,13 +382,14 @@ class RunningTurn:
         """
         context, before = self.context, self.context.view.evidence.before
         held = compact(context.held)
-        known = compact(stream.known_text())
+        known = compact(stream.shown.known_text())
         lost = held.removeprefix(known) if held.startswith(known) else ""
-        record = describe_shown(context, outcome.rounds, stream, stream.last_words().text, lost)
+        after = stream.shown.last_words().text
+        record = describe_shown(context, outcome.rounds, stream.shown, after, lost)
 
         # A message with calls is known by them, whatever its text.
         has_calls = bool(outcome.response.calls) and not outcome.terminal
-        whole = context.held + stream.shown_text(context.held)
+        whole = context.held + stream.shown.text(context.held)
         key = rest.key if has_calls else text_key(whole)
         await self._continuity.remember_live(context, Anchor(key, before), record)
 
@@ -383,15 +400,16 @@ class RunningTurn:
         """
         context, stream = self.context, self.stream
         before = context.view.evidence.before
-        if stream is not None and stream.has_shown_anything:
+        if stream is not None and stream.shown.has_content:
             stream.drop(outcome.rounds)
             rounds: Sequence[Round] = outcome.rounds
             if context.held:
                 rounds = await self.remember_held(rounds)
 
             if rounds:  # Otherwise there is nothing to put into a later request
-                anchor = failed_anchor_of_shown(stream.shown_text(context.held), before)
-                record = describe_shown(context, rounds, stream, stream.last_words().text)
+                anchor = failed_anchor_of_shown(stream.shown.text(context.held), before)
+                after = stream.shown.last_words().text
+                record = describe_shown(context, rounds, stream.shown, after)
                 await self._continuity.remember_live(context, anchor, record)
             return
 
@@ -416,10 +434,15 @@ class RunningTurn:
         timed = replace(result, latency_ms=latency_ms)
         if self.stream is not None:
             timed = replace(timed, stream=self.stream.figures())
-        if self.stream is not None and self.stream.has_shown_anything and not result.ok:
-            words = self.stream.shown_words().values()
+        if self.stream is not None and self.stream.shown.has_content and not result.ok:
+            words = self.stream.shown.words().values()
             timed = replace(timed, shown="".join(each.text for each in words))
         self._recorder.record_turn(self.context, timed, outcome.rounds, usage)
+
+
+def _has_shown_more(shown: ShownAnswer, rounds: Iterable[Round]) -> bool:
+    """Return whether the runner was shown more than is in the body of the last reply."""
+    return shown.has_left_out or any(past.number in shown.rounds for past in rounds)
 
 
 def _could_leave(past: Round) -> bool:

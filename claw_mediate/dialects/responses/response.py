@@ -42,6 +42,7 @@ from claw_mediate.dialects.responses.items import (
     item_name,
     join_items,
     keep_items,
+    kept_places,
     mint_item_id,
     output_text,
     read_item,
@@ -107,11 +108,13 @@ def read_response(body: bytes, catalog: ToolCatalog) -> ModelResponse:
         items, calls = _read_calls(sent_items, view.output, catalog, body, is_cut=is_cut)
 
         pending_results: tuple[bytes, ...] = ()
+        places: Sequence[int] = range(len(items))
         is_filtered = reason not in {"", _OUT_OF_TOKENS}
         if is_filtered:
             # Its calls may be half of what the model meant.
             pending_results = _answer_filtered(view.output, calls)
-            items = _without_managed_calls(items, view.output, calls)
+            places = _without_managed_calls(view.output, calls)
+            items = [items[place] for place in places]
             calls = ()
     except json_splice.JsonSpliceError as error:
         raise UnreadableResponseError(f"the provider's response is ambiguous: {error}") from error
@@ -132,6 +135,7 @@ def read_response(body: bytes, catalog: ToolCatalog) -> ModelResponse:
         id=view.id if isinstance(view.id, str) else "",
         is_kept=view.store is True,
         pending_results=pending_results,
+        places=tuple(places) if len(places) < len(sent_items) else None,
         parsed=parsed if is_as_sent else None,
     )
 
@@ -219,12 +223,11 @@ def _answer_filtered(views: Sequence[Item], calls: Sequence[ToolCall]) -> tuple[
     )
 
 
-def _without_managed_calls(
-    raw: Sequence[bytes], views: Sequence[Item], calls: Sequence[ToolCall]
-) -> list[bytes]:
+def _without_managed_calls(views: Sequence[Item], calls: Sequence[ToolCall]) -> Sequence[int]:
+    """Return the places of the items that stay."""
     places = [index for index, view in enumerate(views) if view.is_call]
     native = {index for index, call in zip(places, calls, strict=True) if call.owner == "native"}
-    return keep_items(raw, views, native.__contains__)
+    return kept_places(views, native.__contains__)
 
 
 def keep_calls(response: ModelResponse, catalog: ToolCatalog, count: int) -> ModelResponse:
