@@ -52,10 +52,12 @@ class TextWindow:
             limit = settled = len(text)
             hidden = 0
 
-        kept = max(min(limit, len(text) - _HELD_FROM + 1), 0)
-        self._context = text[kept:]
-        self._settled = settled - kept
-        self._hidden = hidden - kept if hidden > kept else 0
+        # The next part is read with all of this text in which a form may have begun: with what is
+        # behind the limit, and at least with the last characters, which are too few to tell.
+        begin = max(min(limit, len(text) - _HELD_FROM + 1), 0)
+        self._context = text[begin:]
+        self._settled = settled - begin
+        self._hidden = max(hidden - begin, 0)
         return shown
 
     def flush(self) -> str:
@@ -84,9 +86,9 @@ class TextWindow:
         return starts
 
     def _find_forms(self, text: str, starts: list[int]) -> tuple[list[tuple[int, int]], int]:
-        """Return the places of forms in a text, and that of the first beginning of one at its end.
+        """Return the places of whole forms, and the place where an unfinished one may begin.
 
-        The latter is the end of the text if it ends with none.
+        The latter is the end of the text if no form can be unfinished there.
         """
         spans: list[tuple[int, int]] = []
         limit = len(text)
@@ -114,6 +116,7 @@ class TextWindow:
             if start >= limit:
                 break
 
+            # It overlaps the secret before it, whose dots were the last that was shown.
             goes_on = start < hidden and settled == hidden
             if not goes_on:
                 shown += [text[settled:start], DOTS]
