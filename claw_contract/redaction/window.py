@@ -14,12 +14,15 @@ from claw_contract.redaction.redactor import START_LENGTH, Redactor
 from claw_contract.secret import DOTS
 
 _HELD_FROM = START_LENGTH
+_LONG = 256
+"""Characters from which a search for whole forms takes less time than one for their beginnings."""
 
 
 class TextWindow:
     """One channel of text: one kind of content, in one piece of one reply."""
 
     def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
         self._forms = redactor.forms_by_start
         self._starts = _compile(frozenset(self._forms))
         self._longest = redactor.max_form_bytes
@@ -74,9 +77,15 @@ class TextWindow:
         return shown
 
     def _find_starts(self, text: str) -> list[int]:
-        """Return the places where a form may begin, of which the text has enough to tell."""
+        """Return the places where a form may begin, of which the text has enough to tell.
+
+        In a long text without a whole form, one may begin at its end only.
+        """
+        end = max(len(text) - self._longest, 0)
+        is_whole_absent = end >= _LONG and not self._redactor.finds_one(_encode(text))
+
         starts: list[int] = []
-        found = self._starts.search(text)
+        found = self._starts.search(text, end if is_whole_absent else 0)
         while found is not None:
             starts.append(found.start())
             found = self._starts.search(text, found.start() + 1)
@@ -124,6 +133,11 @@ class TextWindow:
             shown.append(text[settled:limit])
             settled = limit
         return "".join(shown), settled, hidden
+
+
+def _encode(text: str) -> bytes:
+    """Return the bytes in which the forms of secrets are searched for."""
+    return text.encode(errors="surrogatepass")
 
 
 @lru_cache(maxsize=64)
