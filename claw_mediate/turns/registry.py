@@ -25,7 +25,6 @@ from claw_mediate.providers.client import TransportFailure
 from claw_mediate.providers.failover import ModelCall, ModelResult
 from claw_mediate.providers.live_reply import FlowLimits
 from claw_mediate.telemetry.event_log import now_rfc3339
-from claw_mediate.tools.managed_call import CallContext
 from claw_mediate.turns.answer_stream import AnswerStream
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.context import TurnContext
@@ -183,7 +182,6 @@ class TurnRegistry:
         observer = TurnObserver(
             context.request.observer, context.turn_id, context.agent.id, context.redactor
         )
-        caller = CallContext(context.agent, context.turn_id, context.redactor, observer)
 
         async def ask_model(call: ModelCall) -> ModelResult:
             def read(body: bytes) -> ModelResponse:
@@ -197,7 +195,7 @@ class TurnRegistry:
         async def call_tool(call: ToolCall, key: str, seconds: float) -> ToolResult:
             started = now_rfc3339()
             with context.route.stopwatch.waiting():
-                result = await peers.services.call(caller, call, key, seconds)
+                result = await peers.services.call(context.agent, observer, call, key, seconds)
             return replace(result, started=started)
 
         async def note_progress(response: ModelResponse, results: Sequence[ToolResult]) -> None:
