@@ -14,12 +14,15 @@ from claw_contract.redaction.redactor import START_LENGTH, Redactor
 from claw_contract.secret import DOTS
 
 _HELD_FROM = START_LENGTH
+_LONG = 256
+"""Characters from which a search for whole forms takes less time than one for their beginnings."""
 
 
 class TextWindow:
     """One channel of text: one kind of content, in one piece of one reply."""
 
     def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
         self._forms = redactor.forms_by_start
         self._starts = _compile(frozenset(self._forms))
         self._longest = redactor.max_form_bytes
@@ -33,6 +36,12 @@ class TextWindow:
         """
         self._hidden = 0
         """The first characters of the context that the last dots stand for."""
+
+        self.early = 0
+        """Characters that were returned, and are not in the whole text redacted.
+
+        They are beginnings of secrets. Where secrets overlap, there may be more.
+        """
 
     def feed(self, text: str) -> str:
         """Return what can be shown now that this part has come; it may be nothing."""
@@ -68,9 +77,15 @@ class TextWindow:
         return shown
 
     def _find_starts(self, text: str) -> list[int]:
-        """Return the places where a form may begin, of which the text has enough to tell."""
+        """Return the places where a form may begin, of which the text has enough to tell.
+
+        In a long text without a whole form, one may begin at its end only.
+        """
+        end = max(len(text) - self._longest, 0)
+        is_whole_absent = end >= _LONG and not self._redactor.finds_one(_encode(text))
+
         starts: list[int] = []
-        found = self._starts.search(text)
+        found = self._starts.search(text, end if is_whole_absent else 0)
         while found is not None:
             starts.append(found.start())
             found = self._starts.search(text, found.start() + 1)
@@ -111,12 +126,18 @@ class TextWindow:
             goes_on = start < hidden and settled == hidden
             if not goes_on:
                 shown += [text[settled:start], DOTS]
+                self.early += max(settled - max(start, hidden), 0)
             settled = hidden = max(end, settled)
 
         if settled < limit:
             shown.append(text[settled:limit])
             settled = limit
         return "".join(shown), settled, hidden
+
+
+def _encode(text: str) -> bytes:
+    """Return the bytes in which the forms of secrets are searched for."""
+    return text.encode(errors="surrogatepass")
 
 
 @lru_cache(maxsize=64)

@@ -7,7 +7,6 @@ missing ids are added, and names and arguments changed that providers do not acc
 items that must leave the transcript are left out.
 """
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -27,7 +26,7 @@ from claw_mediate.dialects.base import (
     RunnerRequest,
     UnreadableResponseError,
 )
-from claw_mediate.dialects.bodies import Changes, encode, unique_ids
+from claw_mediate.dialects.bodies import Changes, encode, seed_of, unique_ids
 from claw_mediate.dialects.openai.response import is_object
 from claw_mediate.dialects.openai.wire_types import Function, arguments_text
 from claw_mediate.dialects.responses.anchors import answer_anchor
@@ -179,7 +178,7 @@ def _read_calls(
     if not places:
         return items, ()
 
-    ids = unique_ids((views[index].own_call_id for index in places), f"call{_seed(body)}")
+    ids = unique_ids((views[index].own_call_id for index in places), lambda: f"call{seed_of(body)}")
     calls: list[ToolCall] = []
     for index, call_id in zip(places, ids, strict=True):
         view = views[index]
@@ -303,16 +302,11 @@ def _with_ids(raw: Sequence[bytes], body: bytes) -> list[bytes]:
     if not lacking:
         return items
 
-    seed = _seed(body)
+    seed = seed_of(body)
     for index, view in lacking:
         item_id = mint_item_id(view.kind, seed, index)
         items[index] = json_splice.edit(raw[index], {"id": encode(item_id)})
     return items
-
-
-def _seed(body: bytes) -> str:
-    """Return the text of which the ids are made that a response lacks."""
-    return hashlib.sha256(body).hexdigest()[:16]
 
 
 def write_hidden_rounds(rounds: Sequence[Round], *, replayed: bool) -> tuple[bytes, ...]:
