@@ -55,10 +55,30 @@ def opencode(home: Path, pod: Pod, words: str, *, goes_on: bool) -> list[str]:
     return [*client_program("opencode"), "run", *again, "--format", "json", words]
 
 
+def pi(home: Path, pod: Pod, words: str, *, goes_on: bool) -> list[str]:
+    file = home / ".pi" / "agent" / "models.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    page = page_file("pi", "json")
+    file.write_text(page.replace("http://cllama:8080", pod.url), encoding="utf-8")
+    again = ["--continue"] if goes_on else []
+    model = ["--provider", "pod", "--model", "gpt-4o"]
+    return [*client_program("pi"), "-p", *model, "--offline", *again, "--mode", "json", words]
+
+
+def qwen_code(home: Path, pod: Pod, words: str, *, goes_on: bool) -> list[str]:
+    del home, pod
+    again = ["--continue"] if goes_on else []
+    shown = ["--output-format", "stream-json", "--include-partial-messages", "--yolo"]
+    model = ["--auth-type", "openai", "--model", "gpt-4o"]
+    return [*client_program("qwen"), *model, *again, *shown, words]
+
+
 AGENTS: dict[str, Callable[..., list[str]]] = {
     "claude-code": claude_code,
     "codex": codex,
     "opencode": opencode,
+    "pi": pi,
+    "qwen-code": qwen_code,
 }
 
 

@@ -25,6 +25,7 @@ from tests.wires.parts import error_event
 NATIVE: dict[str, Body] = {
     "Bash": {"command": "echo three files", "description": "List the files."},
     "bash": {"command": "echo three files", "description": "List the files."},
+    "run_shell_command": {"command": "echo three files", "is_background": False},
     "exec_command": {"cmd": "echo three files"},
     "shell": {"command": "ls"},
 }
@@ -55,9 +56,9 @@ CASES: dict[str, tuple[Step, ...]] = {
     ),
     "everything": (
         Step("First the balance. ", "balance", thought="What is there? "),
-        Step("Now the files. ", "native", thought="What else is there? "),
+        Step("Now the files. ", "native", thought="What else is there?"),
         Step("Now I buy. ", "trade", thought="That is enough. "),
-        Step("You own three files.", thought="It is done. "),
+        Step("You own three files.", thought="It is done."),
     ),
     "cut": (Step("I buy one. ", "trade"), Step("Now you own a share.", fails="cut")),
     "error": (Step("I buy one. ", "trade"), Step("Now you own a share.", fails="error")),
