@@ -8,6 +8,7 @@ docs/spec/mediation.md section 7. Pure. Each of the assistant's messages counts 
                                      missed: over_bound            even so there was no room
     its turn, without                plain                         nothing was hidden before it
                                      missed: evicted               they were dropped to make room
+    its turn, found twice            plain                         the other message has its rounds
     other turns with an equal key    missed: other_conversation    the evidence is against them
     no turn with its key             missed: unknown               it was no mediated turn, is too
                                                                      long ago, or was altered
@@ -15,7 +16,7 @@ docs/spec/mediation.md section 7. Pure. Each of the assistant's messages counts 
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -24,7 +25,8 @@ import msgspec
 from claw_contract.base import JsonObject
 from claw_contract.log import MissedRounds, ReinjectedRounds
 from claw_mediate.core.continuity import Evidence
-from claw_mediate.core.round_matching import place_rounds
+from claw_mediate.core.repeated_rounds import find_repeated
+from claw_mediate.core.round_matching import match_answers, place_rounds
 from claw_mediate.core.shown import LiveRecord, digests_of_hides, is_live_key
 from claw_state.continuity import StoredRounds
 
@@ -42,7 +44,8 @@ class Reinjection(msgspec.Struct, frozen=True):
     event: ReinjectedRounds
     records: Mapping[int, LiveRecord] = msgspec.field(default_factory=dict)
     """Those of ``insertions`` that are whole records of live turns."""
-    places: frozenset[int] = frozenset()  # All places at which a turn was found
+    places: frozenset[int] = frozenset()
+    """All places at which a turn was found, without those whose rounds another one has."""
     hidden_reasoning: frozenset[str] = frozenset()
     """The digests of reasoning in the request that is known to be of hidden rounds."""
 
@@ -57,8 +60,12 @@ def plan_reinjection(
 
     ``stored``: the rounds that have a key in common with the evidence.
     """
-    matches = place_rounds(evidence, stored, session)
-    records = {index: record for index, rounds in matches.items() if (record := _record(rounds))}
+    answers = match_answers(evidence, stored, session)
+    read = {rounds.id: record for rounds in answers.rounds.values() if (record := _record(rounds))}
+    repeated = find_repeated(answers.rounds, read)
+    matches = place_rounds(evidence, answers, repeated)
+
+    records = {index: read[rounds.id] for index, rounds in matches.items() if rounds.id in read}
     hidden = {
         index: rounds.messages
         for index, rounds in matches.items()
@@ -76,7 +83,8 @@ def plan_reinjection(
         for place, rounds in matches.items()
         if place not in evidence.gaps
     )
-    counts.update(_count_misses(evidence, stored, matches))
+    counts["plain"] += sum(place not in evidence.gaps for place in repeated)
+    counts.update(_count_misses(evidence, stored, {*matches, *repeated}))
 
     event = ReinjectedRounds(
         anchors=counts.total() + gaps,
@@ -116,9 +124,12 @@ def _classify(rounds: StoredRounds, is_inserted: bool) -> str:
 
 
 def _count_misses(
-    evidence: Evidence, stored: Sequence[StoredRounds], matches: Mapping[int, StoredRounds]
+    evidence: Evidence, stored: Sequence[StoredRounds], matches: Collection[int]
 ) -> Counter[str]:
-    """Count the answers without a stored turn, by the reason. An answer is a block of messages."""
+    """Count the answers without a stored turn, by the reason. An answer is a block of messages.
+
+    ``matches``: the indexes at which a turn was found.
+    """
     keys_of: dict[int, set[str]] = {}  # Start of a block → the keys of its messages
     for index, anchor in evidence.anchors.items():
         keys_of.setdefault(evidence.block(index).start, set()).update(anchor.keys)

@@ -29,7 +29,7 @@ right before must be the same.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple, Self
 
@@ -65,31 +65,49 @@ def match_rounds(
     return _choose(_find_pairs(anchors, stored, session, blocks or {}))
 
 
-def place_rounds(
+class AnswerMatches(NamedTuple):
+    """The stored rounds of a request's answers, before it is known where they go."""
+
+    rounds: dict[int, StoredRounds]
+    """They are keyed by the index of the message that they led to."""
+    places_of: Mapping[int, Sequence[int]]
+    """The indexes of all messages that rounds may have led to, by the id of the rounds."""
+
+
+def match_answers(
     evidence: Evidence, stored: Sequence[StoredRounds], session: str
+) -> AnswerMatches:
+    """Return the stored rounds of each answer, and of each place of an answer that never came."""
+    pairs = _find_pairs({**evidence.gaps, **evidence.anchors}, stored, session, evidence.blocks)
+    places_of: dict[int, list[int]] = {}
+    for pair in pairs:
+        places_of.setdefault(pair.rounds.id, []).append(pair.place)
+
+    return AnswerMatches(_choose(pairs), places_of)
+
+
+def place_rounds(
+    evidence: Evidence, matches: AnswerMatches, repeated: Collection[int] = ()
 ) -> dict[int, StoredRounds]:
     """Return the stored rounds, each by the index of the message that they go before.
 
     That is the first message of their answer. A block may hold the answers of several turns: the
     first answer begins with the block, each other one right after the last message that the turn
     before it may have produced.
-    """
-    pairs = _find_pairs({**evidence.gaps, **evidence.anchors}, stored, session, evidence.blocks)
-    matches = _choose(pairs)
-    if not evidence.blocks or not matches:
-        return matches
 
-    places_of: dict[int, list[int]] = {}  # Id of rounds → all messages that they may have led to
-    for pair in pairs:
-        places_of.setdefault(pair.rounds.id, []).append(pair.place)
+    ``repeated``: indexes of matches that go nowhere (``repeated_rounds``).
+    """
+    rounds_of = {index: rounds for index, rounds in matches.rounds.items() if index not in repeated}
+    if not evidence.blocks or not rounds_of:
+        return rounds_of
 
     placed: dict[int, StoredRounds] = {}
     last_block = -1
     after_last_turn = 0  # The index after the messages of the turn that was placed last
-    indexes = sorted(matches)
+    indexes = sorted(rounds_of)
     next_indexes = [*indexes[1:], math.inf]
     for index, next_index in zip(indexes, next_indexes, strict=True):
-        rounds = matches[index]
+        rounds = rounds_of[index]
         block = evidence.block(index).start
         is_first_of_block = block != last_block
         placed[block if is_first_of_block else after_last_turn] = rounds
@@ -97,7 +115,7 @@ def place_rounds(
         # What this turn may have produced ends before the answer of the next one.
         own_places = [
             place
-            for place in places_of[rounds.id]
+            for place in matches.places_of[rounds.id]
             if place < next_index and evidence.block(place).start == block
         ]
         last_block = block

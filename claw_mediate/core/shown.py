@@ -4,7 +4,8 @@ docs/spec/live.md section 6. Pure. A turn that streams live shows the text of it
 rounds, too, and the runner sends all of it back as one message. The record of such a turn says
 where each round ended in it:
 
-    marker            {"claw":"live","shown":[[…], …]}: one entry for each round (``ShownRound``)
+    marker            {"claw":"live","shown":[[…], …],"turn":"…"}: one entry for each round
+                        (``ShownRound``), and the turn that it is of
     hidden messages   those of the first round, then those of the second …
 
 A round is found by its text without white space, because runners trim and join. White space at a
@@ -85,9 +86,10 @@ class RoundText(NamedTuple):
     signatures: Sequence[str] = ()  # Signatures, or ids and encrypted contents, of its reasoning
 
 
-class _Marker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Marker(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     claw: Literal["live"]
     shown: Annotated[tuple[ShownRound, ...], msgspec.Meta(max_length=_MAX_ROUNDS)]
+    turn: str = ""
 
 
 _marker = msgspec.json.Decoder(_Marker)
@@ -98,6 +100,8 @@ class LiveRecord(msgspec.Struct, frozen=True):
 
     shown: tuple[ShownRound, ...]
     messages: tuple[bytes, ...]  # Of each round, comma separated; b"" for none
+    turn: str = ""
+    """The id of the turn. It has further records if it failed before it was answered."""
 
     @classmethod
     def read(cls, stored: bytes) -> Self | None:
@@ -106,21 +110,24 @@ class LiveRecord(msgspec.Struct, frozen=True):
             array = b"[%b]" % stored
             msgspec.json.decode(array, type=list[msgspec.Raw])
             elements = [array[start:end] for start, end in json_splice.element_spans(array)]
-            shown = _marker.decode(elements[0]).shown if elements else ()
+            if not elements:
+                return None
+            marker = _marker.decode(elements[0])
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             return None
 
+        shown = marker.shown
         hidden = elements[1:]
         if not shown or sum(each.messages for each in shown) != len(hidden):
             return None
 
         rest = iter(hidden)
         messages = [b",".join([next(rest) for _ in range(each.messages)]) for each in shown]
-        return cls(shown, tuple(messages))
+        return cls(shown, tuple(messages), marker.turn)
 
     def write(self) -> bytes:
         """Return the record as it is stored: the marker, and the hidden messages behind it."""
-        marker = msgspec.json.encode(_Marker("live", self.shown))
+        marker = msgspec.json.encode(_Marker("live", self.shown, self.turn))
         return join_messages((marker, *self.messages))
 
     @property
@@ -147,7 +154,7 @@ def describe_rounds(rounds: Sequence[RoundText], after: str, *, is_joined: bool)
     ``after``: the text that was shown behind these rounds. ``is_joined``: the protocol has one text
     for all rounds, with ``GLUE`` between them where it is needed.
     """
-    followers = [*[each.text for each in rounds[1:]], after]
+    followers = [*[each.text for each in rounds], after][1:]
     before = ""  # The last text that was shown
     shown: list[ShownRound] = []
 

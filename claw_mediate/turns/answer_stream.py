@@ -357,15 +357,25 @@ class AnswerStream:
         """Return what was shown of the last reply."""
         return self._log.words(self._reply_start) if self._is_marked else ShownWords()
 
-    def answer(self, body: bytes) -> bytes:
-        """Return the answer with all that was shown: the body itself if one reply showed it all."""
+    def known_text(self) -> str:
+        """Return the text that earlier attempts have shown of the rounds that are recorded."""
+        known = (
+            words.text for number, words in self.shown_rounds.items() if number <= self.known_rounds
+        )
+        return "".join(known)
+
+    def answer(self, body: bytes, held: str = "") -> bytes:
+        """Return the answer with all that was shown: the body itself if one reply showed it all.
+
+        ``held``: what a runner had before, which is left out.
+        """
         if not self.shown_rounds:
             return body
 
         writer = self._new_writer()
         if self.shows_own_id:
             writer.beat("", "native")
-        for event in self._log.read(Cursor()):
+        for event in self._log_for(held).read(Cursor()):
             if isinstance(event, NextReply):
                 writer.begin_reply()
             else:

@@ -211,19 +211,21 @@ class RunningTurn:
             self._recorder.log_intervention(context, "legacy_function_calls_serialized")
 
         body = await self._write_answer(outcome)
+        answer = body
         if self.stream is not None and context.view.is_live:
             # What waited for the verdict is shown at once, and the end when all is stored.
             self.stream.drop(outcome.rounds)
             self.stream.release(body, terminal=outcome.terminal)
-            body = self.stream.answer(body)
+            answer = self.stream.answer(body)
 
         anchor = await self._remember(outcome, body)
         is_joined = self.stream is not None and bool(self.stream.shown_rounds)
-        await self._settle(outcome, marks_of([anchor]), body if is_joined else b"")
-        kept = describe_delivered(context, outcome, anchor, body, is_joined=is_joined)
+        await self._settle(outcome, marks_of([anchor]), answer if is_joined else b"")
+        kept = describe_delivered(context, outcome, anchor, answer, is_joined=is_joined)
         if kept is not None:
             await self._ownership.save(context.agent, kept)
-        return TurnResult(200, ok=True, body=body, kept=kept, headers=self._shown(response.headers))
+        headers = self._shown(response.headers)
+        return TurnResult(200, ok=True, body=answer, kept=kept, headers=headers)
 
     async def _write_answer(self, outcome: Deliver) -> bytes:
         """Return the body of an answer as its runner may read it."""
@@ -297,22 +299,33 @@ class RunningTurn:
         if any(map(_could_leave, outcome.rounds)):
             self._recorder.log_intervention(self.context, "conversation_keeps_rounds")
 
-    async def _remember(self, outcome: Deliver, answer: bytes) -> Anchor:
+    async def _remember(self, outcome: Deliver, body: bytes) -> Anchor:
         """Store the hidden rounds of an answer; return the anchor by which they are found again.
 
-        ``answer``: the body that the runner has.
+        ``body``: the last reply, as the runner may read it.
         """
-        context, dialect = self.context, self.context.dialect
+        dialect = self.context.dialect
         for loss in dialect.replay_rules.find_losses(outcome.rounds, replayed=True):
-            self._recorder.log_intervention(context, loss)
+            self._recorder.log_intervention(self.context, loss)
 
+        if self.stream is None or not self.context.held:
+            return await self._remember_rounds(outcome, outcome.rounds, body)
+
+        rest = await self.remember_held(outcome.rounds)
+        anchor = await self._remember_rounds(outcome, rest, body)
+        if outcome.rounds:
+            await self._remember_joined(outcome, self.stream, anchor)
+        return anchor
+
+    async def _remember_rounds(
+        self, outcome: Deliver, rounds: Sequence[Round], body: bytes
+    ) -> Anchor:
+        """Store these rounds under the answer to the request; return its anchor."""
+        context, dialect = self.context, self.context.dialect
         anchor = dialect.response_anchor(outcome.response, context.view, terminal=outcome.terminal)
         stream = self.stream
-        rounds: Sequence[Round] = outcome.rounds
-        if stream is not None and context.held:
-            await self._remember_joined(outcome, stream, anchor)
-            rounds = await self.remember_held(rounds)
-            anchor = _also_named(anchor, text_key(stream.shown_text(context.held)))
+        if context.held:
+            # With calls it is found by those, joined or not; what comes before tells the two apart.
             anchor = dataclasses.replace(anchor, before=context.before_rest)
 
         if stream is None or not any(past.number in stream.shown_rounds for past in rounds):
@@ -320,7 +333,8 @@ class RunningTurn:
             await self._continuity.remember(context, anchor, hidden)
             return anchor
 
-        shown = dialect.read_response(answer, context.catalog)
+        # What the runner held already is no part of the message that it makes of the rest.
+        shown = dialect.read_response(stream.answer(body, context.held), context.catalog)
         whole = dialect.response_anchor(shown, context.view, terminal=False)
         record = describe_shown(context, rounds, stream, stream.last_words().text)
         anchor = answer_anchor_of_shown(dataclasses.replace(whole, before=anchor.before), anchor)
@@ -343,27 +357,23 @@ class RunningTurn:
         await self._continuity.remember_live(context, anchor, record)
         return rounds[len(known) :]
 
-    async def _remember_joined(
-        self, outcome: Deliver, stream: AnswerStream, answer: Anchor
-    ) -> None:
-        """Store all rounds for a runner that makes one message of what it held and the rest.
+    async def _remember_joined(self, outcome: Deliver, stream: AnswerStream, rest: Anchor) -> None:
+        """Store all rounds for a runner that sends what it held and the rest as one answer.
 
-        ``answer``: the anchor of the rest. With calls it is found by those, joined or not; what
-        comes before tells the two apart.
+        ``rest``: the anchor of the rest. The runner may have held the beginning of a reply that
+        broke off, behind the rounds that are known: it is ``lost``.
         """
-        context, rounds = self.context, outcome.rounds
-        if not rounds or context.dialect.answers_in_items:
-            return  # There is nothing to store, or what it holds are items, and stay some.
-
+        context, before = self.context, self.context.view.evidence.before
         held = compact(context.held)
-        known = compact("".join(stream.shown_rounds[n].text for n in _known(stream)))
+        known = compact(stream.known_text())
         lost = held.removeprefix(known) if held.startswith(known) else ""
-        record = describe_shown(context, rounds, stream, stream.last_words().text, lost)
-        whole = context.held + stream.shown_text(context.held)
+        record = describe_shown(context, outcome.rounds, stream, stream.last_words().text, lost)
+
+        # A message with calls is known by them, whatever its text.
         has_calls = bool(outcome.response.calls) and not outcome.terminal
-        key = answer.key if has_calls else text_key(whole)
-        anchor = Anchor(key, context.view.evidence.before)
-        await self._continuity.remember_live(context, anchor, record)
+        whole = context.held + stream.shown_text(context.held)
+        key = rest.key if has_calls else text_key(whole)
+        await self._continuity.remember_live(context, Anchor(key, before), record)
 
     async def _remember_unanswered(self, outcome: Refuse) -> None:
         """Store what a failed turn did, in the place of its answer.
@@ -409,18 +419,6 @@ class RunningTurn:
             words = self.stream.shown_words().values()
             timed = replace(timed, shown="".join(each.text for each in words))
         self._recorder.record_turn(self.context, timed, outcome.rounds, usage)
-
-
-def _known(stream: AnswerStream) -> list[int]:
-    """Return the numbers of the rounds that earlier attempts have shown something of."""
-    return [number for number in sorted(stream.shown_rounds) if number <= stream.known_rounds]
-
-
-def _also_named(anchor: Anchor, name: str) -> Anchor:
-    """Return an anchor with one more name."""
-    if name in anchor.keys or name == EMPTY_TEXT_KEY:
-        return anchor
-    return dataclasses.replace(anchor, names=(*anchor.names, name))
 
 
 def _could_leave(past: Round) -> bool:

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from claw_mediate.core.shown import PREFILL, LiveRecord, RoundText, describe_rounds
 from claw_mediate.core.shown_log import ShownWords
 from claw_mediate.core.types import Round
@@ -44,4 +46,5 @@ def describe_shown(
         if lost and past.number == stream.known_rounds:
             texts.append(RoundText(PREFILL, lost))
 
-    return describe_rounds(texts, after, is_joined=rules.joins_text)
+    record = describe_rounds(texts, after, is_joined=rules.joins_text)
+    return replace(record, turn=context.turn_id)

@@ -6,7 +6,8 @@ is several items, of which a runner sends back some, in another order, or joined
     stored                           is found by
     ───────────────────────────────  ─────────────────────────────────────────────────────────────
     the ids of its items             an item with that id, or a reference to it
-    the joined text                  a message with that text, or consecutive messages with it
+    the joined text                  a message with that text, or consecutive messages with it,
+                                       which others may follow: of a turn that was continued
     the text of its last message     a message with that text
     its call ids                     the same calls, or one of them
 
@@ -31,6 +32,7 @@ from claw_mediate.dialects.openai.wire_types import text_parts, visible_text
 from claw_mediate.dialects.responses.items import REFERENCE, Item, output_text, signatures
 from claw_state.continuity import MAX_NAMES, Anchor
 
+_MAX_HELD: Final = 8  # Messages of an answer that a runner may hold of it when it is continued
 _MAX_IDS: Final = MAX_NAMES // 4  # As many are for calls, and half for reasoning of hidden rounds
 
 
@@ -114,6 +116,7 @@ def _read_block(items: Sequence[Item], transcript: Transcript) -> Iterator[tuple
     # The keys of all calls together, and of all texts together: an answer is stored by these.
     handoff = _handoff_key(items) if calls else ""
     joined = text_key(output_text(items)) if len(messages) > 1 and not calls else ""
+    beginnings = _beginnings(items, messages, calls)
 
     ids: tuple[str, ...] = ()  # Names by the ids since the last anchor: they belong to the next one
     for place, item in enumerate(items):
@@ -127,6 +130,8 @@ def _read_block(items: Sequence[Item], transcript: Transcript) -> Iterator[tuple
             # the last of many messages there are only others of the same answer.
             is_first_message = place == messages[0]
             names = (*ids, joined) if joined and is_first_message else ids
+            if place in beginnings:
+                names = (*names, beginnings[place])
             whole = handoff if place < last_call else ""
             anchor = _message_anchor(visible_text(item), transcript, names, whole)
         elif item.is_call:
@@ -142,6 +147,25 @@ def _read_block(items: Sequence[Item], transcript: Transcript) -> Iterator[tuple
         if anchor is not None:
             yield place, anchor
             ids = ()
+
+
+def _beginnings(
+    items: Sequence[Item], messages: Sequence[int], calls: Sequence[int]
+) -> dict[int, str]:
+    """Return the key of all texts up to a message, by the place of that message.
+
+    Those are what a runner may have held of an answer that was continued. The first message has
+    that key itself, and of the last one the joined text is known.
+    """
+    held = [place for place in messages if not calls or place < calls[0]][:_MAX_HELD]
+    whole = () if calls else messages[-1:]
+    keys: dict[int, str] = {}
+    text = ""
+    for number, place in enumerate(held):
+        text += visible_text(items[place])
+        if number > 0 and place not in whole:
+            keys[place] = text_key(text)
+    return keys
 
 
 def _message_anchor(

@@ -19,7 +19,7 @@ async def test_a_reply_that_broke_off_is_a_stretch_without_messages(name: str) -
     await turn.is_hidden("One.")
     turn.stream.known_rounds = 1
     await turn.is_hidden("Two.")
-    context: Any = SimpleNamespace(dialect=turn.dialect, view=turn.view)
+    context: Any = SimpleNamespace(dialect=turn.dialect, view=turn.view, turn_id="turn_1")
 
     record = describe_shown(context, turn.rounds, turn.stream, "Three.", lost="It broke")
     assert [each.number for each in record.shown] == [1, PREFILL, 2]
