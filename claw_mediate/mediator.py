@@ -69,6 +69,7 @@ from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.telemetry.history import History
 from claw_mediate.telemetry.metrics import HealthSnapshot
 from claw_mediate.tools.executor import ToolExecutor
+from claw_mediate.turns.billing import Billing
 from claw_mediate.turns.budgets import Budgets, PriceList
 from claw_mediate.turns.context import DialectRequest
 from claw_mediate.turns.continuity import Continuity
@@ -181,7 +182,8 @@ class Mediator:
         self._budgets = Budgets(self.state.spending, prices, log, settings.budget_fail_mode)
         self._prompt = PromptContext.of(settings, log, _feed_question())
         self._history = _own_history(settings)
-        recorder = Recorder(self._history, log, self._budgets, self._prompt.retain)
+        billing = Billing(self._budgets)
+        recorder = Recorder(self._history, log, billing, self._prompt.retain)
 
         # Where a request goes
         self._paths = PathTables(self.registry, settings.paths, log)
@@ -206,6 +208,7 @@ class Mediator:
         parts = TurnParts(
             peers=self._peers,
             recorder=recorder,
+            billing=billing,
             journal=self.state.journal,
             continuity=Continuity(self.state.store, log),
             owners=owners,

@@ -14,6 +14,17 @@ may stand behind a native one. So a reply flows until its first call, and waits 
     closing        waits for the next content     waits
     end            waits                          waits
 
+Where the runner's choice leaves the model no managed tool, its own calls do not wait for the
+verdict, and what comes behind them flows (``early``: the names of its tools):
+
+    the call                                      before any other call        behind that
+    ────────────────────────────────────────────  ───────────────────────────  ─────────────
+    names a tool of ``early``, and has an id of   is shown; its end waits for  waits
+      its own                                       the next content or call
+    may name one: its name is not whole           waits for its name           waits
+    any other, and one between the parts of       waits, and all behind it     waits
+      another
+
     the verdict         what waits
     ──────────────────  ─────────────────────────────────────────────────────────────────────────
     deliver             is told of the body, without what was shown (``ReplyGate.rest``)
@@ -24,13 +35,13 @@ Why a closing waits: runners keep the pieces that are finished. Of a piece that 
 kept, so that the retry of a turn that failed right behind a preamble is the same request.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Literal, assert_never
 
 import msgspec
 from msgspec.structs import replace
 
-from claw_mediate.core.reply_events import ReplyEvent
+from claw_mediate.core.reply_events import CallPart, ReplyEvent
 
 type Reasoning = Literal["flows", "waits"]
 """``waits``: reasoning is shown only right before the next content of its reply."""
@@ -43,22 +54,73 @@ class ShownPart(msgspec.Struct):
     events: int = 0  # Those without text
 
 
+type CallFlow = Literal["flows", "waits", "held"]
+"""``waits``: for the next content. ``held``: until the verdict, with all behind it."""
+
+
+class EarlyCalls:
+    """Decides which calls are shown before the verdict: the second table above."""
+
+    def __init__(self, tools: Collection[str]) -> None:
+        self._tools = tools
+        self._ids: dict[tuple[int, int], str] = {}
+        """The ids of the calls that are shown, by piece and number."""
+        self._unnamed: tuple[int, int] | None = None
+        """The call whose beginning waits for its name."""
+
+    @property
+    def has_shown(self) -> bool:
+        return bool(self._ids)
+
+    def judge(self, event: ReplyEvent) -> CallFlow:
+        """Return what becomes of an event of a call."""
+        part = event.call
+        if part is None:
+            return "held"
+
+        place = event.piece, part.number
+        if self._unnamed not in {None, place}:
+            return "held"  # Two calls at once, one of them without a name
+        if place in self._ids:
+            return "waits" if part.closes else "flows"
+
+        if not part.tool:
+            self._unnamed = place
+            return "waits"
+        if not self._may_show(part):
+            return "held"
+
+        self._unnamed = None
+        self._ids[place] = part.id
+        return "flows"
+
+    def _may_show(self, part: CallPart) -> bool:
+        """Return whether a call is certain to reach the runner as it came."""
+        # A call without an id of its own gets one of ours, when its reply is read.
+        has_own_id = bool(part.id) and part.id not in self._ids.values()
+        return has_own_id and part.tool in self._tools
+
+
 class ReplyGate:
     """Decides what of one reply is shown, and knows what was.
 
-    ``shows``: False if everything waits for the verdict (``preamble: hide``).
+    ``shows``: False if everything waits for the verdict (``preamble: hide``). ``early``: the tools
+    whose calls do not wait.
     """
 
-    def __init__(self, *, shows: bool, reasoning: Reasoning) -> None:
+    def __init__(
+        self, *, shows: bool, reasoning: Reasoning, early: Collection[str] = frozenset()
+    ) -> None:
         self._shows = shows
         self._reasoning = reasoning
+        self._early = EarlyCalls(early) if early else None
         self._opening: list[ReplyEvent] = []
         self._waiting: list[ReplyEvent] = []
-        """Reasoning and closings that are shown with the next content."""
+        """Reasoning, closings and beginnings of calls that are shown with the next content."""
         self._shown: dict[tuple[int, str], ShownPart] = {}
         self._told_opening = False
         self.has_call = False
-        """True if the reply has a call that is not the provider's own."""
+        """True if the reply has a call that is not the provider's own, and that waits."""
 
     @property
     def has_shown(self) -> bool:
@@ -69,6 +131,11 @@ class ReplyGate:
     def shown_pieces(self) -> frozenset[int]:
         """Return the places of the pieces of which something was shown."""
         return frozenset(piece for piece, _ in self._shown)
+
+    @property
+    def has_shown_call(self) -> bool:
+        """True if the runner has a part of a call."""
+        return self._early is not None and self._early.has_shown
 
     def let_pass(self, events: Iterable[ReplyEvent]) -> list[ReplyEvent]:
         """Return what is shown now, in order."""
@@ -90,11 +157,25 @@ class ReplyGate:
                 case "reasoning" | "closing":
                     self._waiting.append(event)
                 case "call":
-                    self.has_call = True
+                    passing += self._let_call_pass(event)
                 case "object" | "end":
                     pass
 
         return passing
+
+    def _let_call_pass(self, event: ReplyEvent) -> list[ReplyEvent]:
+        flow: CallFlow = "held" if self._early is None else self._early.judge(event)
+        match flow:
+            case "held":
+                self.has_call = True
+                return []
+            case "waits":
+                self._waiting.append(event)
+                return []
+            case "flows":
+                return [*self._take_waiting(), event]
+            case _:
+                assert_never(flow)
 
     def _take_waiting(self) -> list[ReplyEvent]:
         waiting = [*self._opening, *self._waiting]

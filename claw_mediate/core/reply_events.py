@@ -10,7 +10,7 @@ left out of what is told of its body (``core.live``).
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -24,6 +24,16 @@ type EventKind = Literal[
     "closing",  # The end of one piece, or of a part of it
     "end",  # The end of the reply: its reason, its usage, its last event
 ]
+
+
+class CallPart(NamedTuple):
+    """The call that an event is a part of."""
+
+    number: int  # Tells it from the other calls of its piece
+    id: str  # The provider's; "" for none
+    tool: str
+    """The name of its tool; "" while more of it may come, and for a call without a tool."""
+    closes: bool = False  # True for the end of the call, or of its arguments
 
 
 class ReplyEvent(msgspec.Struct, frozen=True):
@@ -46,6 +56,8 @@ class ReplyEvent(msgspec.Struct, frozen=True):
     """
     text: str = ""
     """The next part of the channel's text; it is not in ``data``."""
+    call: CallPart | None = None
+    """The call, for an event of kind ``call`` in a provider's stream."""
 
 
 def with_data(event: ReplyEvent, data: bytes) -> ReplyEvent:

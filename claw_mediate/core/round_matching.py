@@ -62,7 +62,8 @@ def match_rounds(
 
     One stored turn serves one message.
     """
-    return _choose(_find_pairs(anchors, stored, session, blocks or {}))
+    blocks = blocks or {}
+    return _choose(_find_pairs(anchors, stored, session, blocks), blocks)
 
 
 class AnswerMatches(NamedTuple):
@@ -83,7 +84,7 @@ def match_answers(
     for pair in pairs:
         places_of.setdefault(pair.rounds.id, []).append(pair.place)
 
-    return AnswerMatches(_choose(pairs), places_of)
+    return AnswerMatches(_choose(pairs, evidence.blocks), places_of)
 
 
 def place_rounds(
@@ -124,15 +125,28 @@ def place_rounds(
     return placed
 
 
-def _choose(pairs: Sequence["_Pair"]) -> dict[int, StoredRounds]:
-    """Return the best pair of each message; none of them share a message or a turn."""
+def _choose(
+    pairs: Sequence["_Pair"], blocks: Mapping[int, MessageBlock]
+) -> dict[int, StoredRounds]:
+    """Return the best pair of each message; none of them share a message or a turn.
+
+    An answer may be several messages of a block. None of them goes to another turn with such an
+    answer, though only one of them is needed to find their own.
+    """
     matches: dict[int, StoredRounds] = {}
-    used: set[int] = set()
+    place_of: dict[int, int] = {}  # Id of rounds → the message that they were found by
+    parts: set[int] = set()  # Further messages of answers that were found
 
     for pair in pairs:
-        if pair.place not in matches and pair.rounds.id not in used:
+        if pair.place in matches or pair.place in parts:
+            continue
+
+        chosen = place_of.get(pair.rounds.id)
+        if chosen is None:
             matches[pair.place] = pair.rounds
-            used.add(pair.rounds.id)
+            place_of[pair.rounds.id] = pair.place
+        elif pair.is_part and pair.place in blocks and blocks[pair.place] == blocks.get(chosen):
+            parts.add(pair.place)
 
     return matches
 
@@ -157,6 +171,7 @@ class _Pair(NamedTuple):
     number: int  # The id of the rounds, which grows with each turn
     place: int  # The index of the message
     rounds: StoredRounds
+    is_part: bool  # True if the message may be a part of the answer, and is not known to be all
 
 
 def _find_pairs(
@@ -183,7 +198,15 @@ def _find_pairs(
             stretch = blocks[index].stretch if index in blocks else index
             similar = _find_similar(rounds_of[key], anchors[index], key, session)
             pairs += [
-                _Pair(similarity, stretch, -index, rounds.id, index, rounds)
+                _Pair(
+                    similarity,
+                    stretch,
+                    -index,
+                    rounds.id,
+                    index,
+                    rounds,
+                    is_part=key != rounds.anchor.key,
+                )
                 for rounds, similarity in similar
             ]
 

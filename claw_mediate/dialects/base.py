@@ -14,6 +14,7 @@ from claw_mediate.core.reply_events import ReplyEvent
 from claw_mediate.core.session_id import NO_HINTS, SessionHints
 from claw_mediate.core.split import SplitRules
 from claw_mediate.core.tool_catalog import ToolCatalog
+from claw_mediate.core.tool_choice import chosen_tools
 from claw_mediate.core.types import ModelResponse, Round, ToolUse
 from claw_mediate.core.weave import NO_WEAVES, Weaves
 
@@ -119,6 +120,16 @@ class RunnerRequest(msgspec.Struct, frozen=True):
         False if the provider keeps the response: it would refuse reasoning that comes back alone.
         """
         return self.kept is None or not self.kept.keeps_response
+
+    @property
+    def calls_flow(self) -> bool:
+        """True if the runner's choice leaves the model no tool but the runner's own.
+
+        Then its calls need not wait. In a conversation that the provider keeps they wait: a call
+        that nobody answers would block it.
+        """
+        chosen = chosen_tools(self.tool_choice)
+        return bool(chosen) and chosen.issubset(self.declared_tools) and not self.keeps_rounds
 
     @property
     def keeps_rounds(self) -> bool:
@@ -243,6 +254,13 @@ class WriteResponse(Protocol):
         """Return the body for the runner: the provider's bytes, with ``usage``."""
 
 
+class KeepCalls(Protocol):
+    def __call__(
+        self, response: ModelResponse, catalog: ToolCatalog, count: int, /
+    ) -> ModelResponse:
+        """Return a response with its first calls only; what stands behind them leaves, too."""
+
+
 class WriteHiddenRounds(Protocol):
     def __call__(self, rounds: Sequence[Round], /, *, replayed: bool) -> tuple[bytes, ...]:
         """Return the messages of rounds.
@@ -296,6 +314,7 @@ class Dialect:
 
     read_response: Callable[[bytes, ToolCatalog], ModelResponse]
     """Returns the view of a provider's response. Raises ``UnreadableResponseError``."""
+    keep_calls: KeepCalls
     write_response: WriteResponse
     write_hidden_rounds: WriteHiddenRounds
     write_answers: Callable[[Round], tuple[bytes, ...]]

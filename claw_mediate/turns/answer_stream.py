@@ -28,7 +28,7 @@ from claw_mediate.core.live import Reasoning, ReplyGate, until_first_call
 from claw_mediate.core.reply_events import EventKind, ReplyEvent, with_data
 from claw_mediate.core.shown import GLUE, needs_glue
 from claw_mediate.core.shown_log import Cursor, NextReply, ShownLog, ShownWords
-from claw_mediate.core.types import Round
+from claw_mediate.core.types import Round, ToolUse
 from claw_mediate.dialects.base import Dialect, RunnerRequest
 from claw_mediate.dialects.streams import Assembler, Keepalive, OwnOpening, StreamWriter
 from claw_mediate.turns.context import ShownCharacters, StreamFigures
@@ -106,6 +106,7 @@ class AnswerStream:
         self.known_rounds = 0
         """Replies that an earlier attempt at the turn has shown."""
         self._known_end = 0  # The place in the log behind them
+        self._tool_use = ToolUse.AS_REQUESTED  # Of the model call that is under way
         self._gate = self._new_gate()
         self._is_marked = False  # True if the log knows that this reply began
         self._reply_start = 0  # The place of that in the log
@@ -122,7 +123,11 @@ class AnswerStream:
         """True if a keepalive has shown an id of ours, before a reply gave one."""
 
     def _new_gate(self) -> ReplyGate:
-        return ReplyGate(shows=self._shows, reasoning=self._form.reasoning)
+        view = self._form.view
+        # A choice that was released, or forbids tools, is no longer the runner's.
+        calls_flow = self._tool_use is ToolUse.AS_REQUESTED and view.calls_flow
+        early = frozenset(view.declared_tools) if calls_flow else frozenset()
+        return ReplyGate(shows=self._shows, reasoning=self._form.reasoning, early=early)
 
     # The sink of a model call
 
@@ -130,6 +135,11 @@ class AnswerStream:
     def has_shown(self) -> bool:
         """True if the runner has something of the reply that comes."""
         return self._gate.has_shown
+
+    @property
+    def has_shown_call(self) -> bool:
+        """True if the runner has a part of a call of the reply that comes."""
+        return self._gate.has_shown_call
 
     @property
     def id(self) -> str:
@@ -145,8 +155,9 @@ class AnswerStream:
         """True if the runner has something of any reply of this turn."""
         return self._first_shown_at is not None
 
-    def note_asked(self) -> None:
-        """Note that a model call is about to be sent."""
+    def note_asked(self, tool_use: ToolUse = ToolUse.AS_REQUESTED) -> None:
+        """Note that a model call is about to be sent, with this use of tools."""
+        self._tool_use = tool_use
         if self._asked_at is None:
             self._asked_at = self._elapsed()
 
@@ -199,6 +210,8 @@ class AnswerStream:
             if each.text:
                 self._add_text(each)
                 continue
+            if each.kind == "call":
+                self._flush()  # What came before it, or the text that it ends, is complete.
 
             is_unsealed_closing = is_unsealed and each.kind == "closing"
             shown = self._form.unseal(each) if is_unsealed_closing else each

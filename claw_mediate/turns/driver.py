@@ -25,6 +25,7 @@ from claw_mediate.core.types import (
     ToolCall,
     ToolResult,
     ToolsAnswered,
+    ToolUse,
     TurnGenerator,
 )
 from claw_mediate.dialects.base import Dialect
@@ -35,6 +36,7 @@ from claw_mediate.turns.model_call import ModelCalls, Progress
 from claw_mediate.turns.ports import Ports
 
 _JSON = "application/json"
+CALL_AFTER_EARLY_NATIVE = "call_after_early_native"
 
 
 class TurnDriver:
@@ -51,6 +53,8 @@ class TurnDriver:
         checkpoint: TurnCheckpoint,
         stream: AnswerStream | None = None,
     ) -> None:
+        self._dialect = dialect
+        self._catalog = prepared.catalog
         self._first_maker = prepared.first
         self._ports = ports
         self._checkpoint = checkpoint
@@ -65,6 +69,8 @@ class TurnDriver:
         self.response: ModelResponse | None = None
         self.results: list[ToolResult] = []
         """The results of the open round: what a turn that is cut short has done."""
+        self.unrecorded_responses = 0
+        """Responses that a later attempt asks for again, and pays for again."""
         self.is_stopping = False
         """True if the turn is cancelled because the proxy ends, and not because its runner left."""
 
@@ -111,14 +117,35 @@ class TurnDriver:
         self, command: AskModel, number: int, response: ModelResponse
     ) -> ModelReplied:
         """Record a response before anything follows from it."""
+        if self._stream is not None and self._stream.has_shown_call:
+            response = self._leave_late_calls(response)
         self.response = response
         self.progress.headers = response.headers
 
-        is_answer = not (response.calls or command.keeps_rounds)
-        await self._checkpoint.record_response(number, response.body, is_answer=is_answer)
+        if _ends_in_vain(command, response):
+            # Recorded, it would end every later attempt, too: it is asked for again.
+            self.unrecorded_responses += 1
+        else:
+            is_answer = not (response.calls or command.keeps_rounds)
+            await self._checkpoint.record_response(number, response.body, is_answer=is_answer)
         await self._ports.note_progress(response, ())
         has_flowed = self._stream is not None and self._stream.has_shown
         return ModelReplied(response, self._clock.now(), has_flowed)
+
+    def _leave_late_calls(self, response: ModelResponse) -> ModelResponse:
+        """Return a response whose first calls the runner has already.
+
+        It is the answer, so that a call of ours behind them is never run, and leaves it.
+        """
+        first = next(
+            (place for place, call in enumerate(response.calls) if call.owner != "native"), None
+        )
+        if first is None:
+            return response
+
+        self._ports.report(CALL_AFTER_EARLY_NATIVE)
+        kept = self._dialect.keep_calls(response, self._catalog, first)
+        return replace(kept, maker=response.maker, headers=response.headers)
 
     async def run(self, command: RunTools) -> ToolsAnswered:
         """Run calls side by side.
@@ -263,6 +290,15 @@ async def drive[T](turn: TurnGenerator[T], driver: TurnDriver) -> T:
                 event = await driver.run(command)
             case _:
                 assert_never(command)
+
+
+def _ends_in_vain(command: AskModel, response: ModelResponse) -> bool:
+    """Return whether a response asks for tools though none may be called any more.
+
+    What a provider has in its conversation stays there, and is not asked for again.
+    """
+    is_last = command.tool_use is ToolUse.FORBIDDEN and not command.keeps_rounds
+    return is_last and bool(response.calls)
 
 
 def _subject(round_number: int, result: ToolResult) -> Subject:

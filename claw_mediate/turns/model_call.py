@@ -21,9 +21,9 @@ from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.client import CutReply, ProviderResponse, TransportFailure
 from claw_mediate.providers.failover import ModelCall, ModelResult, lift_timeout
 from claw_mediate.providers.live_reply import LiveCall, RunnerHeaders
+from claw_mediate.turns.billing import read_usage
 from claw_mediate.turns.context import PreparedRequest
 from claw_mediate.turns.ports import LivePort, Ports
-from claw_mediate.turns.recorder import read_usage
 
 _ERRORS = range(HTTPStatus.BAD_REQUEST, 600)
 _REFUSALS = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
@@ -121,10 +121,10 @@ class ModelCalls:
         try:
             async with asyncio.timeout_at(until) as turn_limit:
                 call = await self._write_call(command, number, until)
-                answer = await self._post(call, turn_limit)
+                answer = await self._post(command, call, turn_limit)
                 if await self._leave_out_refused_reasoning(command, answer):
                     call = await self._write_call(command, number, until)
-                    answer = await self._post(call, turn_limit)
+                    answer = await self._post(command, call, turn_limit)
                 return answer
         except TimeoutError:
             message = "the model did not answer within the turn's time"
@@ -165,10 +165,14 @@ class ModelCalls:
         self._report("refused_reasoning_dropped")
         return True
 
-    async def _post(self, call: ModelCall, turn_limit: asyncio.Timeout) -> ModelResult:
+    async def _post(
+        self, command: AskModel, call: ModelCall, turn_limit: asyncio.Timeout
+    ) -> ModelResult:
         port = self._ports.live
         if port is None:
             return await self._ask_as_accepted(call)
+
+        port.on_ask(command.tool_use)
         return await self._post_live(call, port, turn_limit)
 
     async def _ask_as_accepted(self, call: ModelCall) -> ModelResult:
@@ -195,7 +199,6 @@ class ModelCalls:
         flow_left = port.limits.total - self._flow_seconds
         limits = port.limits._replace(total=max(flow_left, 0.0))
         live = LiveCall(port.sink, limits, on_head=self._note_head, on_shown=on_shown)
-        port.on_ask()
         try:
             answer = await self._ask_as_accepted(replace(call, live=live))
         except asyncio.CancelledError:  # the runner has left, or the turn's time is over

@@ -13,29 +13,24 @@ import asyncio
 import dataclasses
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from typing import Literal
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
 from claw_contract.log import JoinKind
-from claw_contract.manifest import Tool
 from claw_mediate.core.http import Forward, RunnerResponse, refuse
 from claw_mediate.core.json_splice import JsonSpliceError
 from claw_mediate.core.model_names import find_model_headers
-from claw_mediate.core.session_id import read_session_id
 from claw_mediate.core.side_requests import find_side_request
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.turn import TOTAL_TIMEOUT
 from claw_mediate.core.types import ToolUse
-from claw_mediate.core.weave import Weaves, change_hidden, hidden_messages
 from claw_mediate.dialects.base import (
-    RequestVariants,
     RunnerRequest,
     UnreadableRequestError,
 )
-from claw_mediate.dialects.bodies import insert_hidden_rounds
 from claw_mediate.dialects.model_only import NOT_READ
 from claw_mediate.http.headers import of_json, provider_headers
 from claw_mediate.http.large_bodies import compute
@@ -45,13 +40,7 @@ from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.telemetry.timing import Stopwatch
 from claw_mediate.turns.answer_stream import streams_live
 from claw_mediate.turns.budgets import Admission
-from claw_mediate.turns.context import (
-    DialectRequest,
-    PreparedRequest,
-    SettledAnswer,
-    TurnContext,
-)
-from claw_mediate.turns.continuity import Continuity
+from claw_mediate.turns.context import DialectRequest, SettledAnswer, TurnContext
 from claw_mediate.turns.held_answers import HeldAnswer, HeldAnswers
 from claw_mediate.turns.idempotency import (
     POLL_SECONDS,
@@ -67,6 +56,7 @@ from claw_mediate.turns.kept.records import describe_forwarded
 from claw_mediate.turns.late_answer import FoundAnswer, LateAnswer, StoredAnswer, respond_found
 from claw_mediate.turns.passthrough import ForwardDetails, Passthrough, Purpose, has_policy
 from claw_mediate.turns.ports import TurnParts
+from claw_mediate.turns.preparer import RequestPreparer, name_session
 from claw_mediate.turns.registry import TurnRegistry
 from claw_mediate.turns.run import RunningTurn
 from claw_state.health import StateUnavailableError
@@ -75,102 +65,8 @@ from claw_state.lease import LEASE_SECONDS
 from claw_state.ownership import KeptObject
 from claw_state.url import StoreError
 
-_MAX_CATALOGS = 256
 type _Entered = RunningTurn | CompletedTurn | RunnerResponse
 type _AnswerPart = HeldAnswer | SettledAnswer
-type _CatalogKey = tuple[str, frozenset[str], int, bool, frozenset[str]]
-"""The key of a cached catalog.
-
-It is the agent, the names of the runner's own tools, the room, whether the runner may have others,
-and the names that were managed earlier.
-"""
-
-
-class RequestPreparer:
-    """Makes the requests for providers.
-
-    Catalogs are cached: the same manifest gives the same one.
-    """
-
-    def __init__(self, continuity: Continuity, log: EventLog) -> None:
-        self._continuity = continuity
-        self._log = log
-        self._catalogs: dict[_CatalogKey, tuple[tuple[Tool, ...], ToolCatalog]] = {}
-        """Each with the tools that it was built of."""
-
-    async def prepare(
-        self, incoming: DialectRequest, text: str, maker: str = "", turn_id: str | None = None
-    ) -> PreparedRequest:
-        """Return a request with the managed tools and the hidden rounds of earlier turns.
-
-        ``text`` goes to the end of the system prompt; ``maker`` is the provider and model that is
-        asked first; ``turn_id`` is the turn that the request begins, if any. Raise
-        ``UnreadableRequestError``.
-        """
-        view, dialect = incoming.view, incoming.dialect
-        catalog = self._catalog(incoming)
-        found = await self._continuity.find_hidden_rounds(incoming, _session(incoming), turn_id)
-
-        def build_with(weaves: Weaves, maker: str) -> RequestVariants:
-            adapted = change_hidden(
-                weaves, lambda messages: dialect.replay_rules.adapt(messages, maker)
-            )
-            return dialect.build_request(view, catalog, adapted, text)
-
-        build = cache(partial(build_with, found.weaves))
-        explain, build_explained = found.explained, None
-        if explain is not None:
-            build_explained = cache(lambda maker: build_with(explain(), maker))
-
-        # What is built here is cached; of a large body it is built in a thread.
-        size = len(view.body)
-        await compute(size, partial(build, maker))
-        woven = hidden_messages(found.weaves)
-        return PreparedRequest(catalog, build, maker, size, woven, build_explained)
-
-    async def remind(self, incoming: DialectRequest) -> DialectRequest:
-        """Return a request that is not mediated with its hidden rounds.
-
-        A summary of a conversation is to know of them.
-        """
-        view, dialect = incoming.view, incoming.dialect
-        found = await self._continuity.find_hidden_rounds(incoming, _session(incoming), None)
-        adapt = dialect.replay_rules.adapt
-        hidden = change_hidden(found.weaves, lambda messages: adapt(messages, ""))
-
-        insert = partial(insert_hidden_rounds, view.body, dialect.transcript, hidden)
-        body = await compute(len(view.body), insert)
-        return replace(incoming, view=replace(view, body=body), woven=hidden_messages(hidden))
-
-    def _catalog(self, incoming: DialectRequest) -> ToolCatalog:
-        """Return the tools that a request is offered."""
-        agent, view, predecessor = incoming.agent, incoming.view, incoming.predecessor
-        room = incoming.dialect.max_tools - len(view.declared_tools)
-        earlier = frozenset(predecessor.managed_names if predecessor is not None else ())
-
-        key = (agent.id, frozenset(view.declared_tools), room, view.declares_elsewhere, earlier)
-        tools, catalog = self._catalogs.get(key, (None, None))
-        if catalog is None or tools is not agent.tools:
-            if len(self._catalogs) >= _MAX_CATALOGS:
-                self._catalogs.clear()
-            catalog = ToolCatalog.build(
-                agent.tools,
-                view.declared_tools,
-                room,
-                is_open=view.declares_elsewhere,
-                earlier=earlier,
-            )
-            self._catalogs[key] = agent.tools, catalog
-
-        if len(catalog.offered) < len(agent.tools):
-            self._log.event(
-                "intervention",
-                agent,
-                model=view.model,
-                intervention="managed_tools_over_limit",
-                tools=[tool.name for tool in agent.tools[len(catalog.offered) :]],
-            )
-        return catalog
 
 
 @dataclass(slots=True, weakref_slot=True)
@@ -305,7 +201,7 @@ class TurnPipeline:
             kept=incoming.predecessor,
             named_object=incoming.named_object,
             gives=None if incoming.only_counts else incoming.dialect.answer_shape,
-            kept_as=describe_forwarded(incoming, _session(incoming)),
+            kept_as=describe_forwarded(incoming, name_session(incoming)),
             admission=admission,
         )
         return await self._passthrough.forward(
@@ -598,7 +494,7 @@ class TurnPipeline:
             route=route,
             dialect=incoming.dialect,
             prepared=prepared,
-            session=_session(incoming),
+            session=name_session(incoming),
             conversation=self._conversation(incoming, route, prepared.catalog),
         )
 
@@ -703,14 +599,3 @@ def _headers_for_model(incoming: DialectRequest) -> list[tuple[str, str]]:
     # A compressed stream comes in lumps.
     coding = "identity" if incoming.view.is_live else "gzip, deflate"
     return [*own, ("accept-encoding", coding)]
-
-
-def _session(incoming: DialectRequest) -> str:
-    """Return the name of the conversation.
-
-    It is the runner's name, or that of the object that the request goes on from.
-    """
-    session = read_session_id(incoming.request.headers, incoming.view.session_hints)
-    if session or incoming.predecessor is None:
-        return session
-    return incoming.predecessor.session

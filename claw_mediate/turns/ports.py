@@ -8,13 +8,14 @@ from typing import NamedTuple
 import msgspec
 
 from claw_mediate.core.observer import NO_OBSERVER, TurnObserver
-from claw_mediate.core.types import ModelResponse, ToolCall, ToolResult
+from claw_mediate.core.types import ModelResponse, ToolCall, ToolResult, ToolUse
 from claw_mediate.dialects.streams import ReplySink
 from claw_mediate.prompt.build import PromptContext
 from claw_mediate.providers.failover import ModelCall, ModelResult, ProviderFailover
 from claw_mediate.providers.live_reply import FlowLimits
 from claw_mediate.providers.routing import Router
 from claw_mediate.tools.executor import ToolExecutor
+from claw_mediate.turns.billing import Billing
 from claw_mediate.turns.budgets import Budgets
 from claw_mediate.turns.continuity import Continuity
 from claw_mediate.turns.kept.provider_objects import Owners
@@ -42,8 +43,8 @@ class LivePort(msgspec.Struct, frozen=True):
     """Those of the whole turn."""
     on_json_body: Callable[[], None] = lambda: None
     """Told that the provider answered a request for a stream with one JSON body."""
-    on_ask: Callable[[], None] = lambda: None
-    """Told that a model call is about to be sent."""
+    on_ask: Callable[[ToolUse], None] = lambda _: None
+    """Told that a model call is about to be sent, and what it says of the use of tools."""
     usage_refusals: StreamUsageRefusals = msgspec.field(default_factory=StreamUsageRefusals)
 
 
@@ -80,6 +81,7 @@ class TurnParts:
 
     peers: Peers
     recorder: Recorder
+    billing: Billing
     journal: Journal
     continuity: Continuity
     owners: Owners

@@ -52,6 +52,7 @@ class TurnRegistry:
         self._flow_limits = flow_limits
         self._peers = parts.peers
         self._recorder = parts.recorder
+        self._billing = parts.billing
         self.journal = parts.journal
         self._reasoning = ReplayableReasoning()
         self._usage_refusals = StreamUsageRefusals()
@@ -191,7 +192,7 @@ class TurnRegistry:
                 return call.read(context.redactor.document(body))
 
             post = partial(peers.upstream.post, context.route)
-            return await self._recorder.note_model_calls(context, replace(call, read=read), post)
+            return await self._billing.ask(context, replace(call, read=read), post)
 
         async def call_tool(call: ToolCall, key: str, seconds: float) -> ToolResult:
             started = now_rfc3339()

@@ -46,8 +46,8 @@ from claw_mediate.turns.answer_stream import AnswerStream, StreamForm, streams_l
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.context import PreparedRequest
 from claw_mediate.turns.driver import TurnDriver, drive
+from claw_mediate.turns.history_lines import tool_trace, usage_members, usage_record
 from claw_mediate.turns.ports import Ports
-from claw_mediate.turns.recorder import tool_trace, usage_members, usage_record
 from claw_state.journal import Journal
 
 NOT_RECORDED = "not_recorded"

@@ -65,6 +65,7 @@ class RunningTurn:
         """The stream of the answer; None if the runner asked for none."""
         self.waiting = 0
         self._recorder = parts.recorder
+        self._billing = parts.billing
         self._continuity = parts.continuity
         self._ownership, self._objects = parts.owners
         self._started = time.monotonic()
@@ -131,8 +132,9 @@ class RunningTurn:
 
         What it has paid for, a later attempt does not pay for again.
         """
-        if self._billed > billed_before:
-            await self.checkpoint.record_billed(self._billed)
+        billed = self._billed - self.driver.unrecorded_responses
+        if billed > billed_before:
+            await self.checkpoint.record_billed(billed)
         if self.stream is not None and self.stream.has_shown_anything:
             held = self.context.held
             await self.checkpoint.record_shown(held + self.stream.shown_text(held))
@@ -437,7 +439,7 @@ class RunningTurn:
         paid = (*unbilled, *lost)
         status = GONE if lost else result.status
         try:
-            usage = self._recorder.bill(self.context, add_usage(paid), len(paid), status)
+            usage = self._billing.bill_turn(self.context, add_usage(paid), len(paid), status)
         except Exception as error:  # noqa: BLE001 - a provider's odd numbers cost neither the answer nor the line of history
             self._recorder.log_fault(self.context, error)
             usage = UsageRecord(total_rounds=len(paid))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
+from tests.failures.live import LIVE_FAILURES
 from tests.failures.provider import FAILURES, Failure, Ours, Passed
 
 TRIES = 3
@@ -96,8 +97,7 @@ All other errors are the proxy's, in the dialect's form.
 OpenAI's form contains the code below; Anthropic's has no code, so it is only in the log and in history.
 
 The table is about turns that are buffered.
-In a turn that streams [live](./spec/live.md#9-failures), it holds until the runner has something of the reply.
-After that the reply is not asked for again: the runner gets the error that the provider told, as an event, or a cut where the provider just broke off.
+In a turn that streams live, it holds until the runner has something of the reply; [below](#in-a-turn-that-streams-live) is what differs.
 
 The time of a turn is limited (`total_timeout_ms`), and so is the time of each part: no request waits forever.
 
@@ -106,9 +106,24 @@ The time of a turn is limited (`total_timeout_ms`), and so is the time of each p
 """
 
 
+_LIVE_HEAD = """
+## In a turn that streams live
+
+A reply of which the runner has something is not asked for again: another one would not begin with the same words.
+Nothing is written twice: what ran is recorded before its result is used.
+[The specification](./spec/live.md#9-failures) has the rules.
+Each row is shown by the tests of the requirements that `tests/failures/live.py` names.
+
+| what fails | what the runner gets | what the same request finds |
+|---|---|---|
+"""
+
+
 def page() -> str:
     """Return the text of docs/failures.md."""
-    return _HEAD + "".join(f"{_row(failure)}\n" for failure in FAILURES)
+    rows = "".join(f"{_row(failure)}\n" for failure in FAILURES)
+    live = "".join(f"| {row.what} | {row.runner} | {row.again} |\n" for row in LIVE_FAILURES)
+    return _HEAD + rows + _LIVE_HEAD + live
 
 
 def _row(failure: Failure) -> str:

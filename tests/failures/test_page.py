@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.failures.live import LIVE_FAILURES
 from tests.failures.provider import FAILURES
 from tests.failures.table import page
+from tests.requirements import REQUIREMENTS
 
 
 @pytest.mark.requirement("failure:documented")
@@ -24,3 +26,10 @@ def test_no_failure_is_told_twice() -> None:
         == len({failure.what for failure in FAILURES})
         == len(FAILURES)
     )
+
+
+@pytest.mark.requirement("failure:documented")
+def test_each_failure_of_a_live_turn_is_shown_by_tests() -> None:
+    for failure in LIVE_FAILURES:
+        assert failure.shown_by, failure.what
+        assert [each for each in failure.shown_by if each not in REQUIREMENTS] == []

@@ -35,6 +35,10 @@ type Form = Literal["compose", "classic", "kubernetes"]
 
 GOVERNED = ("api.openai.com", "api.anthropic.com")
 OTHER = "other.test"
+OF_CODEX = ("chatgpt.com", "ab.chatgpt.com", "github.com", "api.github.com")
+"""Names that Codex asks for beside its model's. Nobody resolves names here, and each would take it
+five seconds.
+"""
 PROXY, PROVIDER, ELSEWHERE, DESK = v4("net1", 1), v4("net2", 2), v4("net2", 3), v4("net3", 2)
 SHELF, SHELF_PORT = v4("net3", 3), 9000
 PUBLIC = "198.51.100.2"
@@ -272,6 +276,7 @@ def _hosts(home: Path, to_proxy: frozenset[str]) -> Path:
     """
     file = home / f"hosts-{len(to_proxy)}"
     places = {name: PROXY if name in to_proxy else PROVIDER for name in GOVERNED}
+    places |= dict.fromkeys(OF_CODEX, "127.0.0.1")
     places |= {OTHER: ELSEWHERE, "localhost": "127.0.0.1", "cllama": "127.0.0.1"}
     file.write_text(
         "".join(f"{address} {name}\n" for name, address in places.items()), encoding="utf-8"

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -68,13 +69,21 @@ def test_what_a_server_left_behind_ends_with_it_and_there_is_no_zombie(tmp_path:
 @pytest.mark.requirement("wrapper:no-orphan")
 @pytest.mark.long
 def test_kills_at_any_moment_leave_nothing(tmp_path: Path) -> None:
-    for number in range(12):
-        with wrapper(tmp_path, is_ready=number % 2 == 0) as wrapped:
-            below = [
-                each
-                for child in children_of(wrapped.process.pid)
-                for each in (child, *children_of(child))
-            ]
-            time.sleep(0.01 * number)  # the moment is what varies
-            assert wrapped.end(signal.SIGKILL) == -signal.SIGKILL
-            eventually(lambda: not any(map(is_alive, below)), "all of them have ended")  # noqa: B023 - called at once
+    homes = [tmp_path / f"{number}" for number in range(12)]
+    with ThreadPoolExecutor(len(homes)) as pool:  # each end waits for seconds, and does nothing
+        for each in [pool.submit(kill_at, number, home) for number, home in enumerate(homes)]:
+            each.result()
+
+
+def kill_at(number: int, home: Path) -> None:
+    """Kill a wrapper after some time: every other one when it is ready; no process stays."""
+    home.mkdir()
+    with wrapper(home, is_ready=number % 2 == 0) as wrapped:
+        below = [
+            each
+            for child in children_of(wrapped.process.pid)
+            for each in (child, *children_of(child))
+        ]
+        time.sleep(0.01 * number)  # the moment is what varies
+        assert wrapped.end(signal.SIGKILL) == -signal.SIGKILL
+        eventually(lambda: not any(map(is_alive, below)), "all of them have ended")

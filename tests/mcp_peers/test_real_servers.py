@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
@@ -187,18 +189,18 @@ class RealServersPod:
         pod_text += "".join(self._service(name, url) for name, url in urls.items())
         for file, content in (("claw-pod.yml", pod_text), ("AGENTS.md", "Be good.\n")):
             (self.pod.home / file).write_text(content, encoding="utf-8")
-        for name in urls:
-            run = run_claw(
-                ["discover", name],
-                self.pod.home,
-                environment(self.pod.home, **self.variables(name)),
-            )
-            assert run.returncode == 0, run.stdout + run.stderr
+        with ThreadPoolExecutor(len(urls)) as pool:
+            for run in pool.map(self._discover, urls):
+                assert run.returncode == 0, run.stdout + run.stderr
         result = compile_pod(
             self.pod.home / "claw-pod.yml",
             {"CLAW_MASTER_SECRET": "the-master-secret-of-these-tests"},
         )
         assert result.value is not None, as_text(result.diagnostics)
+
+    def _discover(self, name: str) -> CompletedProcess[str]:
+        environ = environment(self.pod.home, **self.variables(name))
+        return run_claw(["discover", name], self.pod.home, environ)
 
     def token(self, agent_id: str) -> str:
         """Return the token that was compiled for an agent."""
@@ -230,7 +232,9 @@ def served(tmp_path: Path) -> Iterator[RealServersPod]:
     with pod_at(tmp_path) as pod, ExitStack() as servers:
         pod.service.routes["GET", "/page"] = PlainTextResponse(PAGE)
         served = RealServersPod(pod)
-        served.compile({name: servers.enter_context(served.running(name)) for name in SERVERS})
+        with ThreadPoolExecutor(len(SERVERS)) as pool:
+            urls = pool.map(lambda name: servers.enter_context(served.running(name)), SERVERS)
+        served.compile(dict(zip(SERVERS, urls, strict=True)))
         pod.environment = composed(tmp_path)
         pod.start()
         yield served

@@ -393,7 +393,9 @@ def test_leaving_again_and_again_is_no_way_round_a_limit(running: Pod) -> None:
 
 
 @pytest.mark.requirement("budget:broken-off")
-def test_a_turn_that_is_cut_is_charged_for_the_call_that_never_answered(running: Pod) -> None:
+async def test_a_turn_that_is_cut_is_charged_for_the_call_that_never_answered(
+    running: Pod,
+) -> None:
     priced(running, "analyst", limit_usd=5.0)
     running.service.routes["GET", "/balance"] = JSONResponse({"balance": 1})
     asked: list[int] = []
@@ -404,23 +406,22 @@ def test_a_turn_that_is_cut_is_charged_for_the_call_that_never_answered(running:
         raise AssertionError
 
     running.provider.says(calls(("c1", "desk__balance", {})), endless)
-    with httpx2.Client(timeout=30) as client, contextlib.suppress(httpx2.TimeoutException):
-        body = {**ASKED, "max_tokens": 100_000}
-        with contextlib.ExitStack() as stack, ThreadPoolExecutor(1) as runner:
-            waiting = runner.submit(
-                client.post, f"{running.url}{CHAT}", json=body, headers=headers(running, "analyst")
-            )
-            eventually(lambda: asked, "the second call is under way")
-            held = eventually(lambda: reservations(running), "the turn is reserved")
-            stack.callback(waiting.cancel)
-            client.close()
+    body = {**ASKED, "max_tokens": 100_000}
+    async with httpx2.AsyncClient(timeout=30) as client:
+        waiting = asyncio.ensure_future(
+            client.post(f"{running.url}{CHAT}", json=body, headers=headers(running, "analyst"))
+        )
+        await eventually_async(lambda: asked, "the second call is under way")
+        held = await eventually_async(lambda: reservations(running), "the turn is reserved")
+        waiting.cancel()
+        await asyncio.wait([waiting])
     assert held[0][0] == pytest.approx(0.2 + 15 * 2 / 1e6, rel=0.01), (
         "the first call, and as much as was expected of each"
     )
-    (usage,) = eventually(lambda: usages(running, "analyst"), "the turn is recorded")
+    (usage,) = await eventually_async(lambda: usages(running, "analyst"), "the turn is recorded")
     assert usage["reported_cost_usd"] == pytest.approx(15 * 2 / 1e6)
     assert usage["estimated_cost_usd"] == pytest.approx(0.2, rel=0.01)
-    assert eventually(lambda: not reservations(running), "nothing stays reserved")
+    assert await eventually_async(lambda: not reservations(running), "nothing stays reserved")
 
 
 def reservations(pod: Pod) -> list[tuple[float, float]]:

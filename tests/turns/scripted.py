@@ -188,6 +188,8 @@ class Model:
         if call.live is None:
             assert request.get("stream") is not True
             return answer
+        assert self.desk.live
+        assert self.desk.stream
         assert request.get("stream") is True
         if not isinstance(answer, ProviderResponse) or answer.status != HTTPStatus.OK:
             return answer

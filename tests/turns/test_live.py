@@ -93,6 +93,20 @@ async def test_the_next_turn_has_the_transcript_as_the_provider_saw_it(
         assert transcript(live)[: len(before)] == before
 
 
+@pytest.mark.requirement("live:continuity-own")
+async def test_a_conversation_like_another_one_has_its_own_rounds_alone(live: Desk) -> None:
+    for name in ("one", "two"):
+        live.messages = []
+        live.model_says("Hello.")
+        await live.asks("Hi")
+        live.model_says("Let me look.", ("desk.balance", {}))
+        live.model_says("Fifty.")
+        await live.asks(f"What has {name}?")
+    live.model_says("Well.")
+    await live.asks("Thanks")
+    assert [call for call, _ in live.wire.answers(live.model.messages())] == ["call_2"]
+
+
 @pytest.mark.requirement("live:shown-words")
 async def test_a_managed_call_alone_shows_nothing(live: Desk) -> None:
     live.model_says(("desk.balance", {}))  # 2
@@ -346,3 +360,29 @@ async def test_a_reply_that_showed_nothing_until_the_turns_time_was_spent_is_the
     live.model_says(("desk.balance", {}), takes=11.0)
     await live.asks("How much?")
     assert live.logged_error() == "total_timeout"
+
+
+@pytest.mark.requirement("live:last-call-fails")
+@pytest.mark.parametrize("asks_for_tools", [False, True])
+async def test_a_last_model_call_that_fails_is_an_error_event_and_is_asked_again(
+    live: Desk, *, asks_for_tools: bool
+) -> None:
+    live.grant(tool("trade", write=True), max_rounds=1)
+    live.model_says("Let me buy.", ("desk.trade", {}))
+    live.model_says(("desk.trade", {}))
+    if asks_for_tools:
+        live.model_says("And again.", ("desk.trade", {"n": 1}))
+    else:
+        live.model_refuses(400, "invalid_request")
+    await live.asks("Buy")
+    code = "tool_budget_exhausted" if asks_for_tools else "provider_http_400"
+    assert (live.status, live.logged_error()) == (502, code)
+
+    live.model_says("Bought.")
+    await live.turn()
+    assert live.shown.text.startswith("Let me buy.")
+    assert live.shown.text.endswith("Bought.")
+    assert live.services.calls == ["desk.trade"]
+    assert len({line["turn_id"] for line in live.history()}) == 1
+    paid = [line["usage"]["total_rounds"] for line in live.history()]
+    assert paid == [3 if asks_for_tools else 2, 1], "the call that was made again is paid for again"

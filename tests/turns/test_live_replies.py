@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.turns.desk import KEYS, WIRES, Desk
 from tests.turns.scripted import Part, Thought
 from tests.turns.test_random_turns import CALL, ROUNDS, TOOLS, is_sound
+from tests.wires import Body
 
 NAMES = ("openai", "anthropic", "responses")
 SECRET = KEYS["OPENAI_API_KEY"]
@@ -29,21 +30,21 @@ PARTS: st.SearchStrategy[list[Part]] = st.builds(
 REPLIES = st.lists(PARTS, min_size=ROUNDS + 2, max_size=ROUNDS + 2)
 
 
-async def check(name: str, replies: list[list[Part]]) -> None:
+async def check(name: str, replies: list[list[Part]], *, only_native: bool) -> None:
     with TemporaryDirectory() as home:
         desk = Desk(Path(home), WIRES[name], stream=True, live=True)
         try:
-            await _check(desk, replies)
+            await _check(desk, replies, desk.wire.choice("shell") if only_native else {})
         finally:
             await desk.mediator.close(0)
 
 
-async def _check(desk: Desk, replies: list[list[Part]]) -> None:
+async def _check(desk: Desk, replies: list[list[Part]], choice: Body) -> None:
     desk.shows_preambles = False
     desk.grant(*TOOLS, max_rounds=ROUNDS)
     for parts in replies:
         desk.model_says(*parts)
-    await desk.asks("Go", native=["shell", "edit"])
+    await desk.asks("Go", native=["shell", "edit"], **choice)
     if desk.status != 200:
         return
 
@@ -80,6 +81,9 @@ def _transcript(desk: Desk) -> list[bytes]:
 @pytest.mark.requirement("live:any-replies")
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=40)
-@given(REPLIES)
-def test_any_replies_are_one_answer(name: str, replies: list[list[Part]]) -> None:
-    asyncio.run(check(name, replies))
+@given(REPLIES, st.booleans())
+def test_any_replies_are_one_answer(
+    name: str, replies: list[list[Part]], only_native: bool
+) -> None:
+    """``only_native``: the model may call no managed tool, and yet may do so."""
+    asyncio.run(check(name, replies, only_native=only_native))

@@ -26,11 +26,12 @@ import msgspec
 
 from claw_contract.sse import SseEvent
 from claw_mediate.core import json_splice
-from claw_mediate.core.reply_events import ReplyEvent
+from claw_mediate.core.reply_events import CallPart, ReplyEvent
 from claw_mediate.dialects.anthropic.block_events import (
     BLOCK_DELTA,
     BLOCK_START,
     INPUT_TYPES,
+    STOP,
     TEXT_MEMBERS,
     BlockBuilder,
     block_kind,
@@ -269,6 +270,7 @@ class _StreamedBlock:
         self._block = block
         self._kind = block_kind(block_type)
         self._piece = piece
+        self._call = _call_part(block) if self._kind == "call" else None
         self._first_input: list[ReplyEvent] = []
         self._signature: ReplyEvent | None = None
 
@@ -341,7 +343,19 @@ class _StreamedBlock:
     def _build(self, events: Sequence[ReplyEvent]) -> Sequence[ReplyEvent]:
         for event in events:
             self.builder.add(event)
-        return events
+
+        if self._call is None:
+            return events
+        return [self._with_call(event, self._call) for event in events]
+
+    def _with_call(self, event: ReplyEvent, call: CallPart) -> ReplyEvent:
+        part = call._replace(closes=True) if event.channel == STOP else call
+        return msgspec.structs.replace(event, call=part)
+
+
+def _call_part(block: Members) -> CallPart:
+    call_id = string_member(block, "id") or ""
+    return CallPart(0, call_id, string_member(block, "name") or "")
 
 
 def _read_event(event: SseEvent) -> tuple[Members, dict[str, Members]]:

@@ -28,6 +28,8 @@ from claw_mediate.dialects.members import Members, as_raw, string_member
 BLOCK_START: Final = "content_block_start"
 BLOCK_DELTA: Final = "content_block_delta"
 BLOCK_STOP: Final = "content_block_stop"
+STOP: Final = "stop"
+"""The channel of the end of a block."""
 
 TEXT_MEMBERS: Final = {
     "text_delta": "text",
@@ -75,7 +77,7 @@ def delta_event(kind: EventKind, piece: int, delta: Mapping[str, Any]) -> ReplyE
 
 def stop_event(kind: EventKind, piece: int) -> ReplyEvent:
     """Return the end of a block. That of a call is a part of the call."""
-    return ReplyEvent("call" if kind == "call" else "closing", piece, _STOP_EVENT, "stop")
+    return ReplyEvent("call" if kind == "call" else "closing", piece, _STOP_EVENT, STOP)
 
 
 def start_events(block: Members, piece: int) -> Iterator[ReplyEvent]:

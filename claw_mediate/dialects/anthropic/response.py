@@ -138,6 +138,20 @@ def _find_content(body: bytes) -> bytes:
     return content
 
 
+def keep_calls(response: ModelResponse, catalog: ToolCatalog, count: int) -> ModelResponse:
+    """Return a message with its first calls only (``Dialect.keep_calls``)."""
+    blocks: list[bytes] = []
+    calls = 0
+    for block in _raw_blocks(response):
+        calls += read_block.decode(block).type == "tool_use"
+        if calls > count:
+            break
+        blocks.append(block)
+
+    body = json_splice.edit(response.body, {"content": _write_array(blocks)})
+    return read_response(body, catalog)
+
+
 def write_response(
     response: ModelResponse, _request: RunnerRequest, usage: JsonObject, *, terminal: bool
 ) -> bytes:

@@ -20,7 +20,7 @@ from typing import Any, Final
 import msgspec
 
 from claw_mediate.core import json_splice
-from claw_mediate.core.reply_events import ReplyEvent
+from claw_mediate.core.reply_events import CallPart, ReplyEvent
 from claw_mediate.dialects.base import MAX_PARTS, UnreadableResponseError
 from claw_mediate.dialects.openai.joined_values import join_values
 
@@ -49,6 +49,8 @@ class _CallFunction:
 
     def __init__(self, text_name: str) -> None:
         self._text_name = text_name
+        self.has_text = False
+        """True if a part had text: its name is whole."""
         self._names: list[str] = []
         self._texts: list[str] = []
         self._others: dict[str, list[bytes]] = {}
@@ -62,8 +64,9 @@ class _CallFunction:
             if name == self._text_name:
                 text = _text(value)
                 self._texts.append(text)
+                self.has_text = self.has_text or bool(text)
             elif name == "name":
-                self._names.append(_text(value))
+                self._add_name(_text(value))
                 others[name] = raw
             else:
                 others[name] = raw
@@ -71,9 +74,19 @@ class _CallFunction:
                     self._others.setdefault(name, []).append(value)
         return text, others
 
+    def _add_name(self, part: str) -> None:
+        if part and self.has_text:
+            # A runner may have been shown the call by the name that it had.
+            raise UnreadableResponseError("a call of the provider's stream changes its name")
+        self._names.append(part)
+
+    @property
+    def name(self) -> str:
+        return "".join(self._names)
+
     def members(self) -> dict[str, Any]:
         return {
-            "name": "".join(self._names),
+            "name": self.name,
             self._text_name: "".join(self._texts),
             **{name: msgspec.Raw(join_values(values)) for name, values in self._others.items()},
         }
@@ -89,8 +102,9 @@ def _text(value: bytes) -> str:
 class _Call:
     """One call, put together of its parts."""
 
-    def __init__(self, channel: str) -> None:
+    def __init__(self, channel: str, number: int) -> None:
         self.id = ""
+        self._number = number
         self._channel = channel
         self._type: bytes | None = None
         self._inner: dict[str, _CallFunction] = {}
@@ -112,6 +126,7 @@ class _Call:
                 self._others.setdefault(name, []).append(value)
 
         members |= self._read_head(part)
+        own = CallPart(self._number, self.id, self._whole_name())
         is_first = not self._has_begun
         self._has_begun = True
         if is_first and "function" in members:
@@ -120,11 +135,15 @@ class _Call:
 
         if is_first or any(members.values()):
             channel = self._channel if is_first else f"{self._channel}.more"
-            yield ReplyEvent("call", piece, {"call": members}, channel)
+            yield ReplyEvent("call", piece, {"call": members}, channel, call=own)
         for name, text in texts:
             if text:
                 channel = f"{self._channel}.{_TEXT_OF[name]}"
-                yield ReplyEvent("call", piece, {}, channel, text)
+                yield ReplyEvent("call", piece, {}, channel, text, call=own)
+
+    def _whole_name(self) -> str:
+        """Return the name of the tool; "" while more of it may come."""
+        return "".join(inner.name for inner in self._inner.values() if inner.has_text)
 
     def _add_inner(self, name: str, value: bytes) -> tuple[str, dict[str, Any]]:
         inner = self._inner.get(name)
@@ -201,7 +220,7 @@ class CallsAssembler:
     def add_function_call(self, function: msgspec.Raw) -> Iterator[ReplyEvent]:
         """Add a part of ``function_call``, and yield what it tells."""
         if self._function_call is None:
-            self._function_call = _Call(FUNCTION_CALL)
+            self._function_call = _Call(FUNCTION_CALL, -1)
         return self._function_call.add({"function": function}, self._piece)
 
     def members(self) -> dict[str, Any]:
@@ -231,7 +250,8 @@ class CallsAssembler:
             raise UnreadableResponseError(
                 f"the provider's response holds more than {MAX_PARTS} calls"
             )
-        call = _Call(call_channel(len(self._calls)))
+        number = len(self._calls)
+        call = _Call(call_channel(number), number)
         self._calls.append(call)
         return call
 

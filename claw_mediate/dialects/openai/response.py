@@ -157,6 +157,16 @@ def read_response(body: bytes, catalog: ToolCatalog) -> ModelResponse:
     return ModelResponse(body, message, calls, view.usage or {})
 
 
+def keep_calls(response: ModelResponse, catalog: ToolCatalog, count: int) -> ModelResponse:
+    """Return a completion with its first calls only (``Dialect.keep_calls``)."""
+    calls = json_splice.Object(response.message).value("tool_calls") or b"[]"
+    kept = [calls[start:end] for start, end in json_splice.element_spans(calls)][:count]
+    message = json_splice.edit(response.message, {"tool_calls": b"[%b]" % b",".join(kept)})
+
+    body = _edit_in_first_choice(response.body, {"message": message})
+    return read_response(body, catalog)
+
+
 def write_response(
     response: ModelResponse, request: RunnerRequest, usage: JsonObject, *, terminal: bool
 ) -> bytes:

@@ -25,6 +25,7 @@ DIALECT: Final = Dialect(
     add_context=request.add_context,
     write_request=response.write_request,
     read_response=response.read_response,
+    keep_calls=response.keep_calls,
     write_response=response.write_response,
     write_hidden_rounds=response.write_hidden_rounds,
     write_answers=response.write_answers,

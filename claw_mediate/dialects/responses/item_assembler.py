@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from claw_mediate.core import json_splice
-from claw_mediate.core.reply_events import ReplyEvent
+from claw_mediate.core.reply_events import CallPart, ReplyEvent
 from claw_mediate.dialects.base import UnreadableResponseError
 from claw_mediate.dialects.members import split_object
 from claw_mediate.dialects.responses.item_events import (
@@ -23,7 +23,14 @@ from claw_mediate.dialects.responses.item_events import (
     item_kind,
     tell_item,
 )
-from claw_mediate.dialects.responses.items import Item, check_parts, read_item
+from claw_mediate.dialects.responses.items import (
+    CUSTOM,
+    FUNCTION,
+    Item,
+    check_parts,
+    item_name,
+    read_item,
+)
 from claw_mediate.dialects.responses.streamed_item import StreamedItem, check_count
 
 type Members = dict[str, Any]
@@ -67,6 +74,7 @@ _NEW_TEXT: Final = {"type": "output_text", "text": "", "annotations": []}
 _OF_STREAM: Final = ("sequence_number", "output_index", "item_id")
 """Members that each stream has its own of."""
 _PLACES: Final = ("content_index", "summary_index")
+_NO_TEXT: Final = (b'""', b"null")
 
 _text_decoder = msgspec.json.Decoder(str)
 _index_decoder: msgspec.json.Decoder[int | None] = msgspec.json.Decoder(int | None)
@@ -96,6 +104,7 @@ class ItemAssembler(StreamedItem):
             kind = "call"  # It may turn out to be the client's.
         super().__init__(piece, kind)
         self.view = view
+        self._call: CallPart | None = None
 
     def begin(self, raw: bytes, members: Members) -> Iterator[ReplyEvent]:
         """Yield the item's beginning, and what it holds already.
@@ -103,6 +112,7 @@ class ItemAssembler(StreamedItem):
         ``members``: of the event, without the item.
         """
         if self.kind == "call":
+            self._call = _call_part(self.view, raw)
             # Its arguments may come again in deltas, so that they are told at its end.
             yield self._tell(ADDED, ITEM_ADDED, {**members, "item": msgspec.Raw(raw)})
             return
@@ -276,7 +286,24 @@ class ItemAssembler(StreamedItem):
 
     def _noted(self, event: ReplyEvent) -> ReplyEvent:
         self.note(event)
-        return event
+        if self._call is None:
+            return event
+
+        part = self._call._replace(closes=is_closing(event.channel))
+        return msgspec.structs.replace(event, call=part)
+
+
+def _call_part(view: Item, raw: bytes) -> CallPart:
+    """Return the call that an item begins.
+
+    It has no id if it can't be shown as it comes: if it is of no declared tool, or begins with
+    arguments, which may come again.
+    """
+    members = split_object(raw)
+    is_named = view.kind in {FUNCTION, CUSTOM} and not view.namespace
+    is_empty = all(members.get(name, b'""') in _NO_TEXT for name in ("arguments", "input"))
+    call_id = view.own_call_id if is_named and is_empty else ""
+    return CallPart(0, call_id if isinstance(call_id, str) else "", item_name(view))
 
 
 def _place(members: Members) -> Members:

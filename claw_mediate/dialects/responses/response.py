@@ -228,6 +228,27 @@ def _without_managed_calls(
     return keep_items(raw, views, native.__contains__)
 
 
+def keep_calls(response: ModelResponse, catalog: ToolCatalog, count: int) -> ModelResponse:
+    """Return a response with its first calls only (``Dialect.keep_calls``).
+
+    A provider that keeps the others expects their answers with the next request.
+    """
+    items = split_items(response.message)
+    views = [read_item(item) for item in items]
+    places = [index for index, view in enumerate(views) if view.is_call]
+    dropped = zip(places[count:], response.calls[count:], strict=True)
+    answers = tuple(
+        write_answer(views[index], tool_result.managed_tools_first(call))
+        for index, call in dropped
+        if call.is_answerable
+    )
+
+    output = join_items(items[: places[count]] if count < len(places) else items)
+    body = json_splice.edit(response.body, {"output": output})
+    kept = read_response(body, catalog)
+    return replace(kept, pending_results=(*kept.pending_results, *answers))
+
+
 def write_response(
     response: ModelResponse, request: RunnerRequest, usage: JsonObject, *, terminal: bool
 ) -> bytes:

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from claw_mediate.core.live import ReplyGate, until_first_call
-from claw_mediate.core.reply_events import EventKind, ReplyEvent
+from claw_mediate.core.live import Reasoning, ReplyGate, until_first_call
+from claw_mediate.core.reply_events import CallPart, EventKind, ReplyEvent
 
 OPENING = ReplyEvent("opening", 0, {"id": "r1"})
 END = ReplyEvent("end", 0, {"reason": "stop"})
@@ -127,6 +128,78 @@ def test_of_a_recorded_reply_everything_up_to_its_call_may_be_shown() -> None:
     assert until_first_call(told) == [OPENING, text(0, "Hi."), stop(0)]
 
 
+def part(
+    piece: int, words: str = "", *, tool: str = "shell", call_id: str = "", number: int = 0
+) -> ReplyEvent:
+    """Return an event of a call; one with ``words`` is of its arguments."""
+    own = CallPart(number, call_id or f"call_{piece}_{number}", tool)
+    channel = f"{number}.arguments" if words else f"{number}.start"
+    return ReplyEvent("call", piece, {}, channel, words, own)
+
+
+def end(piece: int) -> ReplyEvent:
+    own = CallPart(0, f"call_{piece}_0", "shell", closes=True)
+    return ReplyEvent("call", piece, {}, "stop", call=own)
+
+
+def early() -> ReplyGate:
+    return ReplyGate(shows=True, reasoning="flows", early={"shell", "edit"})
+
+
+@pytest.mark.requirement("live:early-calls")
+def test_a_call_flows_where_only_the_runners_tools_can_be_called() -> None:
+    gate = early()
+    events = [OPENING, text(0, "So."), stop(0), part(1), part(1, '{"cmd":'), part(1, '"ls"}')]
+    assert shown(gate, [*events, end(1)]) == events
+    assert gate.has_shown_call
+    assert not gate.has_call
+    # The end of a call waits for what comes next, as that of a text does.
+    assert shown(gate, [part(2, tool="edit")]) == [end(1), part(2, tool="edit")]
+    assert shown(gate, [text(3, "And"), end(2)]) == [text(3, "And")]
+
+
+@pytest.mark.requirement("live:early-calls")
+@pytest.mark.parametrize(
+    "late",
+    [
+        part(1, tool="desk__trade"),
+        part(1, tool="invented"),
+        replace(part(1), call=CallPart(0, "", "shell")),
+        part(1, call_id="call_0_0"),
+        call(1),
+    ],
+)
+def test_a_call_that_is_not_certain_to_be_the_runners_waits_with_all_behind_it(
+    late: ReplyEvent,
+) -> None:
+    gate = early()
+    first = [OPENING, part(0), part(0, "{}")]
+    assert shown(gate, first) == first
+    assert shown(gate, [end(0), late, part(2), text(3, "And.")]) == []
+    assert gate.has_call
+
+
+@pytest.mark.requirement("live:early-calls")
+def test_a_call_waits_until_its_name_is_whole() -> None:
+    gate = early()
+    assert shown(gate, [OPENING, part(0, tool=""), part(0, tool="")]) == []
+    first = part(0, "{", tool="shell")
+    assert shown(gate, [first]) == [OPENING, part(0, tool=""), part(0, tool=""), first]
+    assert shown(gate, [part(0, "}")]) == [part(0, "}")]
+
+    gate = early()
+    assert shown(gate, [part(0, tool=""), part(0, "{", tool="shell_of_the_pod")]) == []
+    assert gate.has_call
+
+
+@pytest.mark.requirement("live:early-calls")
+def test_parts_of_a_call_behind_the_nameless_beginning_of_another_wait() -> None:
+    gate = early()
+    shown(gate, [OPENING, part(0), part(0, "{")])
+    assert shown(gate, [part(0, tool="", number=1), part(0, "}"), text(1, "x")]) == []
+    assert gate.has_call
+
+
 PIECES = st.lists(
     st.tuples(st.sampled_from(["content", "reasoning", "call"]), st.text("abc ", max_size=12)),
     max_size=6,
@@ -150,11 +223,22 @@ def test_what_flowed_and_the_rest_are_the_whole_reply(
         told += [begin, *whole, close]
     told.append(END)
 
-    gate = ReplyGate(shows=True, reasoning=data.draw(st.sampled_from(["flows", "waits"])))
-    flowed = shown(gate, came)
+    reasoning: Reasoning = data.draw(st.sampled_from(["flows", "waits"]))
+    tools = data.draw(st.sampled_from([(), ("shell",)]))
+    gate = ReplyGate(shows=True, reasoning=reasoning, early=tools)
+    flowed = shown(gate, [*map(named, came)])
     everything = [*flowed, *gate.rest(told)]
     assert joined(everything) == joined(told)
-    assert all(each.kind != "call" for each in flowed)
+    for each in flowed:
+        assert each.kind != "call" or (tools and each.call and each.call.tool == "shell")
+
+
+def named(event: ReplyEvent) -> ReplyEvent:
+    """Return an event of a call with what its assembler says of it."""
+    if event.kind != "call":
+        return event
+    tool = ("shell", "desk__trade")[event.piece % 2]
+    return replace(event, call=CallPart(0, f"call_{event.piece}", tool))
 
 
 def joined(events: Sequence[ReplyEvent]) -> dict[tuple[str, int, str], tuple[str, int]]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.core import tool_result
 from claw_mediate.core.types import ToolResult
-from claw_mediate.turns.recorder import call_record
+from claw_mediate.turns.history_lines import call_record
 from tests.mediate.made import called, granted
 
 READ = called(granted(annotations={"readOnly": True}))

@@ -28,7 +28,7 @@ from claw_mediate.telemetry.history import (
     body_for_history,
     last_hash,
 )
-from claw_mediate.turns.recorder import call_record
+from claw_mediate.turns.history_lines import call_record
 from tests.mediate.made import called, granted
 from tests.turns.desk import Desk
 

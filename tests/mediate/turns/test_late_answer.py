@@ -19,7 +19,7 @@ import pytest
 
 from claw_mediate.core.http import AnswerCutError, RunnerResponse
 from claw_mediate.settings import KeepaliveKind
-from tests.turns.desk import WIRES, Desk, opened
+from tests.turns.desk import WIRES, Desk, opened, tool
 from tests.turns.retrying import until_called
 from tests.waiting import eventually_async
 from tests.wires import anthropic, responses
@@ -246,9 +246,10 @@ async def test_a_runner_that_leaves_while_it_waits_leaves_the_turn_alone(live: D
 async def test_a_turn_that_does_not_end_in_its_time_is_waited_for_no_longer(
     live: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    live.settings = replace(live.settings, live_max=0.3)
+    live.settings = replace(live.settings, live_max=0.1)
     live.open()
-    monkeypatch.setattr("claw_mediate.turns.pipeline.LEASE_SECONDS", -120.0)
+    live.grant(tool("trade", write=True), total_timeout_ms=100)
+    monkeypatch.setattr("claw_mediate.turns.pipeline.LEASE_SECONDS", 0.1)
     runner = Runner(live)
     await runner.waits()
     await runner.task

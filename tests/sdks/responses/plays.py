@@ -234,8 +234,10 @@ class Metronome:
     def _listen(self, pod: Pod) -> None:
         body = {"model": "gpt-test", "input": "case:slow 0;", "stream": True, "store": False}
         headers = {"authorization": f"Bearer {pod.token()}"}
-        with httpx2.stream(
-            "POST", f"{pod.url}/v1/responses", json=body, headers=headers, timeout=SECONDS
-        ) as answer:
-            for line in answer.iter_lines():
-                self.beats += line.startswith("event: response.in_progress")
+        while not self.is_over.is_set():  # Its call ends with the proxy's time limit for tools
+            with httpx2.stream(
+                "POST", f"{pod.url}/v1/responses", json=body, headers=headers, timeout=SECONDS
+            ) as answer:
+                answer.raise_for_status()
+                for line in answer.iter_lines():
+                    self.beats += line.startswith("event: response.in_progress")

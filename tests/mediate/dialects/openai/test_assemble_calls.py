@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from claw_mediate.dialects.base import UnreadableResponseError
 from tests.mediate.dialects.openai.cut_reply import (
     END,
     assembled,
@@ -110,3 +111,32 @@ def test_text_and_a_call_of_one_chunk_are_told_as_two_events() -> None:
     ]
     [whole] = plain(told[2]).values()
     assert whole == {"id": "a", "type": "function", "function": function("x", "")}
+
+
+@pytest.mark.requirement("live:early-calls")
+def test_an_event_names_its_tool_once_the_name_is_whole() -> None:
+    deltas = [
+        call(0, "a", name="get"),
+        call(0, name="_x"),
+        call(0, arguments="{"),
+        call(1, "b", name="y", arguments="{}"),
+        call(0, arguments="}"),
+    ]
+    _, told = assembled(map(chunk, deltas))
+    parts = [event.call for event in told if event.call is not None]
+    assert [(part.number, part.id, part.tool) for part in parts] == [
+        (0, "a", ""),
+        (0, "a", ""),
+        (0, "a", "get_x"),
+        (1, "b", "y"),
+        (1, "b", "y"),
+        (0, "a", "get_x"),
+    ]
+
+
+@pytest.mark.requirement("live:early-calls")
+def test_a_call_that_changes_its_name_behind_its_arguments_is_refused() -> None:
+    begun = [chunk(call(0, "a", name="get", arguments="{")), chunk(call(0, name=""))]
+    assembled(begun)
+    with pytest.raises(UnreadableResponseError, match="changes its name"):
+        assembled([*begun, chunk(call(0, name="_x"))])

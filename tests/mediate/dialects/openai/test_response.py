@@ -12,7 +12,7 @@ from claw_mediate.core.types import Arguments, ModelResponse, Round, UnreadableA
 from claw_mediate.dialects.base import UnreadableResponseError
 from claw_mediate.dialects.openai import DIALECT as OPENAI_CHAT
 from claw_mediate.dialects.streams import write_stream
-from claw_mediate.turns.recorder import usage_record
+from claw_mediate.turns.history_lines import usage_record
 from tests.mediate.made import catalog, granted
 
 NAMES = catalog(granted("desk.get"), native=["shell"])

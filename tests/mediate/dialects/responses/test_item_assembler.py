@@ -139,3 +139,26 @@ def test_an_item_that_its_reply_does_not_finish_is_incomplete() -> None:
     assert json.loads(item.whole(None))["status"] == "incomplete"
     thought, _ = begun(reasoning("Hm."))
     assert "status" not in json.loads(thought.whole(None))
+
+
+CALL: Body = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "shell"}
+
+
+@pytest.mark.requirement("live:early-calls")
+@pytest.mark.parametrize(
+    ("more", "call_id"),
+    [
+        ({"arguments": ""}, "c1"),
+        ({"arguments": None}, "c1"),
+        ({"type": "custom_tool_call", "input": ""}, "c1"),
+        ({"arguments": "{}"}, ""),
+        ({"type": "custom_tool_call", "input": "ls"}, ""),
+        ({"arguments": "", "namespace": "mcp"}, ""),
+        ({"type": "local_shell_call"}, ""),
+        ({"arguments": "", "call_id": 7}, ""),
+    ],
+)
+def test_a_call_that_can_be_shown_as_it_comes_names_its_id(more: Body, call_id: str) -> None:
+    _, (added,) = begun(CALL | more)
+    assert added.call is not None
+    assert (added.call.id, added.call.tool, added.call.closes) == (call_id, "shell", False)
