@@ -12,7 +12,7 @@ import base64
 import json
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
 from heapq import merge
 from sys import byteorder
@@ -251,7 +251,10 @@ class Redactor:
         spans: Spans = []
         find = data.find if len(data) <= _WINDOW else partial(_find_first, data)
         for search in self._searches:
-            for form in search.find_candidates(data):
+            if not _finds_one(find, search.find_candidates(data)):
+                continue
+
+            for form in search.forms:
                 start = find(form)
                 if start >= 0:
                     spans += _find_places(data, form, start)
@@ -270,36 +273,65 @@ class Redactor:
 class _FormSearch:
     """The encoded forms of some secrets, and a fast test whether one of them can be in a text.
 
+    A *core* is a form that contains no other one, so that a text without a core holds no form. (A
+    token contains its secret half, and its base64 that of the half.)
+
     A block is eight bytes of a text at a multiple of eight. Any 15 bytes of a text contain a whole
-    block. So a text holds a form only if one of its blocks is in the form's last 15 bytes. (The
-    first bytes of a secret are often a plain name.)
+    block, and any 23 bytes contain a whole one of every second block. So a text holds a core only
+    if a block that is read is in the core's last bytes. (The first bytes of a secret are often a
+    plain name.)
     """
 
     def __init__(self, forms: Iterable[bytes]) -> None:
         self.forms = tuple(sorted(forms))
 
     def find_candidates(self, data: bytes) -> tuple[bytes, ...]:
-        """Return the forms that may be in the data."""
-        if len(self.forms) < _MANY_FORMS or len(data) > len(self.forms) * _BYTES_PER_FORM:
-            return self.forms  # a search for each of them takes less time
+        """Return the cores that may be in the data. Without them, no form is in it."""
+        cores, step = self._cores, self._step
+        weight = len(cores) * step
+        if weight < _MANY_FORMS or len(data) > weight * _BYTES_PER_FORM:
+            return cores  # a search for each of them takes less time
 
         ends, short = self._ends
-        is_absent = ends.isdisjoint(memoryview(data)[: len(data) & -_BLOCK].cast("Q"))
-        return short if is_absent else self.forms
+        blocks = memoryview(data)[: len(data) & -_BLOCK].cast("Q")
+        is_absent = ends.isdisjoint(blocks[::step])
+        return short if is_absent else cores
+
+    @cached_property
+    def _cores(self) -> tuple[bytes, ...]:
+        """The cores among the forms. Of many forms, whose blocks are read, each counts as one."""
+        if len(self.forms) > _MANY_CORES:
+            return self.forms
+
+        cores: list[bytes] = []
+        for form in sorted(self.forms, key=len):
+            if not any(core in form for core in cores):
+                cores.append(form)
+        return tuple(cores)
+
+    @cached_property
+    def _step(self) -> int:
+        """One in so many blocks is read: each core contains one of these, unless it is short."""
+        shortest = min((len(core) for core in self._cores if len(core) >= _TAIL), default=_TAIL)
+        return min((shortest + 1) // _BLOCK - 1, _MAX_STEP)
 
     @cached_property
     def _ends(self) -> tuple[frozenset[int], tuple[bytes, ...]]:
-        """The blocks that the ends of forms can contain, as numbers; and the forms that are short.
+        """The blocks that the ends of cores can contain, as numbers; and the cores that are short.
 
-        A short form may contain no whole block.
+        A short core may contain no whole block.
         """
-        ends = [form[-_TAIL:] for form in self.forms if len(form) >= _TAIL]
+        places = self._step * _BLOCK  # One of them is the place of a block that is read
+        tail = places + _BLOCK - 1
         blocks: set[int] = set()
-        for end in ends:
-            for at in range(_BLOCK):
+        for core in self._cores:
+            if len(core) < _TAIL:
+                continue
+            end = core[-tail:]
+            for at in range(places):
                 blocks.add(int.from_bytes(end[at : at + _BLOCK], byteorder))
 
-        short = tuple(form for form in self.forms if len(form) < _TAIL)
+        short = tuple(core for core in self._cores if len(core) < _TAIL)
         return frozenset(blocks), short
 
     @cached_property
@@ -321,12 +353,15 @@ START_LENGTH = 4
 """Characters by which the beginning of a form is told from other text; each form has more."""
 _BLOCK = 8
 _TAIL = 2 * _BLOCK - 1
+_MAX_STEP = 4  # The blocks of the longest secrets take no more memory
 _WINDOW = 4 << 20  # Bytes that are searched in one step
 _DECODED = 64 << 10  # Bytes whose escapes are decoded in one step
 _MANY_FORMS = 16
-"""The forms of about three secrets. For fewer the blocks of their ends are not worth their cost."""
+"""For fewer forms, times the step, the blocks of their ends are not worth their cost."""
 _BYTES_PER_FORM = 64
 """Reading the blocks of so many bytes takes about as long as searching for one form."""
+_MANY_CORES = 128
+"""Forms of about 18 secrets. Each of more forms is not compared with all others."""
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[^\s,:{}\[\]"]++', re.DOTALL)
 """A string or a scalar of a JSON document. Possessive: hostile text must not make it backtrack."""
 _WHOLE_STRINGS = re.compile(rb'(?:[^"]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
@@ -345,6 +380,14 @@ _WHOLE_ESCAPES = re.compile(rb"(?:[^\\]++|\\(?:u[^\\]{4}|[^u]))*+", re.DOTALL)
 _MAX_LEVELS = 6  # The depth of JSON within JSON
 _NOT_PLAIN = re.compile(rb"[^ -~]")
 """A byte of a secret whose escape ``_ESCAPE_PAIR`` does not decode."""
+
+
+def _finds_one(find: Callable[[bytes], int], forms: Iterable[bytes]) -> bool:
+    """Return whether ``find`` finds one of the forms."""
+    for form in forms:  # noqa: SIM110 - a generator would take longer than a search
+        if find(form) >= 0:
+            return True
+    return False
 
 
 def _long_enough(values: Iterable[str]) -> frozenset[str]:

@@ -131,21 +131,28 @@ def _choose(
     """Return the best pair of each message; none of them share a message or a turn.
 
     An answer may be several messages of a block. None of them goes to another turn with such an
-    answer, though only one of them is needed to find their own.
+    answer, though only one of them is needed to find their own; and calls of one id are one answer.
     """
     matches: dict[int, StoredRounds] = {}
     place_of: dict[int, int] = {}  # Id of rounds → the message that they were found by
     parts: set[int] = set()  # Further messages of answers that were found
+    handoffs: set[tuple[MessageBlock | None, str]] = set()  # Blocks with calls that were found
 
     for pair in pairs:
         if pair.place in matches or pair.place in parts:
             continue
 
+        block = blocks.get(pair.place)
+        answer = pair.rounds.anchor.key
+        is_handoff = block is not None and _kind(answer) == "calls"
+        handoff = (block, _digest(answer)) if is_handoff else None  # Live or not
         chosen = place_of.get(pair.rounds.id)
-        if chosen is None:
+        if chosen is None and handoff not in handoffs:
             matches[pair.place] = pair.rounds
             place_of[pair.rounds.id] = pair.place
-        elif pair.is_part and pair.place in blocks and blocks[pair.place] == blocks.get(chosen):
+            if handoff is not None:
+                handoffs.add(handoff)
+        elif chosen is not None and pair.is_part and block and block == blocks.get(chosen):
             parts.add(pair.place)
 
     return matches
@@ -171,7 +178,12 @@ class _Pair(NamedTuple):
     number: int  # The id of the rounds, which grows with each turn
     place: int  # The index of the message
     rounds: StoredRounds
-    is_part: bool  # True if the message may be a part of the answer, and is not known to be all
+    key: str  # The key that both have
+
+    @property
+    def is_part(self) -> bool:
+        """True if the message may be a part of the answer, and is not known to be all of it."""
+        return self.key != self.rounds.anchor.key
 
 
 def _find_pairs(
@@ -181,6 +193,9 @@ def _find_pairs(
     blocks: Mapping[int, MessageBlock],
 ) -> list[_Pair]:
     """Return the pairs of messages and stored rounds that nothing contradicts, best first."""
+    if not stored:
+        return []
+
     rounds_of: dict[str, list[tuple[StoredRounds, _EarlierMessages]]] = {}
     for rounds in stored:
         with_earlier = (rounds, _EarlierMessages.of(rounds.anchor.before))
@@ -205,7 +220,7 @@ def _find_pairs(
                     rounds.id,
                     index,
                     rounds,
-                    is_part=key != rounds.anchor.key,
+                    key,
                 )
                 for rounds, similarity in similar
             ]
@@ -287,6 +302,11 @@ def _may_match(
 
     has_evidence = bool(rounds.anchor.before and anchor.before)
     return not has_evidence
+
+
+def _digest(key: str) -> str:
+    """Return the digest in a key, which comes behind its kind."""
+    return key.rpartition(":")[2]
 
 
 def _kind(key: str) -> str:

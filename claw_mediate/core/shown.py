@@ -16,10 +16,10 @@ rounds are joined to one text, the line breaks between them are the proxy's.
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Annotated, Literal, NamedTuple, Self
 
 import msgspec
+from msgspec.structs import replace
 
 from claw_mediate.core import json_splice
 from claw_mediate.core.continuity import EMPTY_TEXT_KEY, text_key

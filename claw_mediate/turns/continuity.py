@@ -5,7 +5,6 @@ A store that fails costs the memory of earlier turns, never the turn (docs/spec/
 """
 
 import asyncio
-import dataclasses
 import hashlib
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -118,7 +117,7 @@ class Continuity:
         """
         hides = [*map(hides_key, sorted(record.signed))]
         names = (*anchor.names[: MAX_NAMES // 2], *hides)
-        named = dataclasses.replace(anchor, names=names[:MAX_NAMES])
+        named = replace(anchor, names=names[:MAX_NAMES])
         own_anchor = _prefixed(live_name(context.dialect.name), named)
         await self._save(context, own_anchor, record.write() if record.hidden else b"")
 
@@ -197,13 +196,13 @@ def _own_evidence(incoming: DialectRequest) -> Evidence:
 
 def _own(dialect: Dialect, anchor: Anchor) -> Anchor:
     """Return the anchor of a message in a request, under the names of turns of both kinds."""
-    own = _prefixed(dialect.name, anchor)
-    live = _prefixed(live_name(dialect.name), anchor)
+    own, live = f"{dialect.name}:", f"{live_name(dialect.name)}:"
+    alternatives, names = anchor.alternatives, anchor.names
     return Anchor(
-        own.key,
-        own.before,
-        (*own.alternatives, *live.alternatives),
-        (*own.names, live.key, *live.names),
+        own + anchor.key,
+        anchor.before,
+        (*[own + key for key in alternatives], *[live + key for key in alternatives]),
+        (*[own + key for key in names], live + anchor.key, *[live + key for key in names]),
     )
 
 

@@ -108,7 +108,7 @@ class HeldAnswers:
             await asyncio.wait([running.task])
             running = None
         if running is not None:
-            shown = running.stream.shown_text() if running.stream is not None else ""
+            shown = running.stream.shown.text() if running.stream is not None else ""
             is_same = compact(held.text) == compact(running.context.held)
             is_shown = may_be_beginning(held.text, ShownRecord(compact(shown), is_whole=True))
             return held if not held.has_followers and (is_same or is_shown) else None

@@ -5,7 +5,8 @@ The rules are in docs/spec/mediation.md section 5.
     the same request, within 10 minutes     what happens
     ──────────────────────────────────────  ────────────────────────────────────────────────────
     its turn runs in this process           both get the answer of the one turn (``registry``)
-    its turn runs in another process        this request waits, then one of the rows below
+    its turn runs in another process        this request waits (``late_answer``), then one of the
+                                              rows below
     its runner left, a write is in flight   the same, also with words after the last ones
     its turn has an answer that was not     CompletedTurn: that answer, also while it waits in the
       delivered yet                           buffer of another connection; with words after the

@@ -27,10 +27,12 @@ from claw_mediate.core.http import (
     OnDelivered,
     RunnerResponse,
     build_error_body,
+    refuse_stopping,
 )
 from claw_mediate.dialects.streams import OwnOpening, StreamWriter
+from claw_mediate.providers.routing import new_turn_id
 from claw_mediate.settings import Pace
-from claw_mediate.turns.answer_stream import write_beat
+from claw_mediate.turns.answer_reader import write_beat
 from claw_mediate.turns.context import DialectRequest
 from claw_mediate.turns.idempotency import CompletedTurn
 from claw_mediate.turns.response import (
@@ -84,13 +86,11 @@ async def respond_found(incoming: DialectRequest, found: FoundAnswer, pace: Pace
 
 
 class LateAnswer:
-    """The stream of an answer that is searched for. ``own_id``: its id, until it has another."""
+    """The stream of an answer that is searched for."""
 
-    def __init__(self, incoming: DialectRequest, own_id: str, pace: Pace) -> None:
+    def __init__(self, incoming: DialectRequest, pace: Pace) -> None:
         self._incoming = incoming
         self._pace = pace
-        own = OwnOpening(own_id, incoming.view.model, int(time.time()))
-        self._writer: StreamWriter = incoming.dialect.writer(incoming.view, own)
         self._note_turn: NoteTurn | None = None
 
     async def respond(self, search: asyncio.Task[FoundAnswer]) -> RunnerResponse:
@@ -106,6 +106,8 @@ class LateAnswer:
             await asyncio.wait([search])
             raise
 
+        if search.cancelled():
+            return refuse_stopping(self._incoming.request.path)
         if search.done():
             pace = dataclasses.replace(self._pace, first=max(until - time.monotonic(), 0.0))
             return await respond_found(self._incoming, search.result(), pace)
@@ -119,24 +121,28 @@ class LateAnswer:
         self._note_turn = note_turn
 
     async def _events(self, search: asyncio.Task[FoundAnswer]) -> AsyncGenerator[bytes]:
+        """Yield keepalives until the answer is found, and then the answer."""
+        writer = _new_writer(self._incoming)
         beats = Beats(self._pace, time.monotonic())
         while not search.done():
             now = time.monotonic()
             kind = beats.take(now)
             if kind is not None:
-                yield write_beat(self._writer, _NOTE, kind)
+                yield write_beat(writer, _NOTE, kind)
             else:
                 await asyncio.wait([search], timeout=beats.seconds_left(now))
 
-        async with aclosing(self._found_events(search)) as events:
+        async with aclosing(self._found_events(search, writer)) as events:
             async for chunk in events:
                 yield chunk
 
-    async def _found_events(self, search: asyncio.Task[FoundAnswer]) -> AsyncGenerator[bytes]:
+    async def _found_events(
+        self, search: asyncio.Task[FoundAnswer], writer: StreamWriter
+    ) -> AsyncGenerator[bytes]:
         """Yield the answer, behind what was sent while it was searched for."""
         if search.cancelled():
             path = self._incoming.request.path
-            yield self._writer.error(build_error_body(path, 503, *STOPPING))
+            yield writer.error(build_error_body(path, 503, *STOPPING))
             return
 
         source, held = search.result()
@@ -145,24 +151,31 @@ class LateAnswer:
                 self._tell_turn(source.context.turn_id, source.checkpoint.mark_delivered)
                 source.driver.progress.committed.set()
                 assert source.stream is not None  # An equal request, so that it has one
-                events = turn_events(source, source.stream, self._pace, held, self._writer)
+                events = turn_events(source, source.stream, self._pace, held, writer)
                 async with aclosing(events):
                     async for chunk in events:
                         yield chunk
             case StoredAnswer(turn, on_delivered, save_id):
                 self._tell_turn(turn.turn_id, on_delivered)
-                if self._writer.id:
-                    await save_id(_id_of(turn.response.body), self._writer.id)
+                if writer.id:
+                    await save_id(_id_of(turn.response.body), writer.id)
                 view, dialect = self._incoming.view, self._incoming.dialect
-                for chunk in stored_events(view, dialect, turn.response, self._writer, held):
+                for chunk in stored_events(view, dialect, turn.response, writer, held):
                     yield chunk
             case RunnerResponse(chunks=chunks):
                 body = b"".join([chunk async for chunk in chunks])
-                yield self._writer.error(self._incoming.dialect.error_body(body) or body)
+                yield writer.error(self._incoming.dialect.error_body(body) or body)
 
     def _tell_turn(self, turn_id: str, on_delivered: OnDelivered) -> None:
         if self._note_turn is not None:
             self._note_turn(turn_id, on_delivered)
+
+
+def _new_writer(incoming: DialectRequest) -> StreamWriter:
+    """Return the writer of a stream, whose id is the proxy's own until it has another."""
+    own_id = incoming.dialect.id_prefix + new_turn_id().removeprefix("turn_")
+    own = OwnOpening(own_id, incoming.view.model, int(time.time()))
+    return incoming.dialect.writer(incoming.view, own)
 
 
 def _leave(search: asyncio.Task[FoundAnswer]) -> None:
@@ -174,8 +187,10 @@ def _leave(search: asyncio.Task[FoundAnswer]) -> None:
 
 
 class _Identified(msgspec.Struct):
-    id: str = ""
+    id: object = None
 
 
 def _id_of(body: bytes) -> str:
-    return msgspec.json.decode(body, type=_Identified).id
+    """Return the id of an answer; "" if the provider gave it none."""
+    own = msgspec.json.decode(body, type=_Identified).id
+    return own if isinstance(own, str) else ""

@@ -213,9 +213,8 @@ class TurnPipeline:
         agent, view, dialect = incoming.agent, incoming.view, incoming.dialect
         if streams_live(agent, view):
             pace = self._settings.pace(dialect.keepalive_setting, live=True)
-            own_id = dialect.id_prefix + new_turn_id().removeprefix("turn_")
             search = self._turns.search(self._search(incoming))
-            return await LateAnswer(incoming, own_id, pace).respond(search)
+            return await LateAnswer(incoming, pace).respond(search)
 
         found = await self._find_turn(incoming)
         is_live = isinstance(found.source, RunningTurn) and found.source.context.view.is_live

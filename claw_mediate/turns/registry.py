@@ -26,13 +26,14 @@ from claw_mediate.providers.failover import ModelCall, ModelResult
 from claw_mediate.providers.live_reply import FlowLimits
 from claw_mediate.telemetry.event_log import now_rfc3339
 from claw_mediate.tools.managed_call import CallContext
-from claw_mediate.turns.answer_stream import AnswerStream, StreamForm
+from claw_mediate.turns.answer_stream import AnswerStream
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.context import SettledAnswer, TurnContext
 from claw_mediate.turns.driver import TurnDriver, drive
 from claw_mediate.turns.ports import LivePort, Ports, TurnParts
 from claw_mediate.turns.provider_memory import ReplayableReasoning, StreamUsageRefusals
 from claw_mediate.turns.run import RunningTurn
+from claw_mediate.turns.shown_answer import ShownAnswer
 from claw_state.lease import LEASE_SECONDS
 from claw_state.url import StoreError
 
@@ -105,7 +106,7 @@ class TurnRegistry:
         self._turns[key] = running
         running.task.add_done_callback(lambda _: self._turns.pop(key, None))
         if stream is not None:
-            running.task.add_done_callback(lambda _: stream.wake())
+            running.task.add_done_callback(lambda _: stream.readers.wake())
         if self._heartbeat is None or self._heartbeat.done():
             self._heartbeat = asyncio.ensure_future(self._renew_leases())
         return running
@@ -241,8 +242,6 @@ def _open_stream(context: TurnContext) -> AnswerStream:
     """Return the stream of a turn's answer, of which nothing is written yet."""
     own_id = context.dialect.id_prefix + context.turn_id.removeprefix("turn_")
     own = OwnOpening(own_id, context.view.model, int(time.time()))
-    form = StreamForm(context.dialect, context.view, own)
+    shown = ShownAnswer(context.dialect, context.view, own, context.held)
     shows = context.view.is_live and context.agent.preamble == "show"
-    stream = AnswerStream(form, context.redactor, context.route.stopwatch.elapsed, shows=shows)
-    stream.first_held = context.held
-    return stream
+    return AnswerStream(shown, context.redactor, context.route.stopwatch.elapsed, shows=shows)

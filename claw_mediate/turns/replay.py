@@ -42,12 +42,13 @@ from claw_mediate.providers.client import ProviderResponse, TransportFailure
 from claw_mediate.providers.failover import ModelCall, ModelResult, parse_response
 from claw_mediate.telemetry.event_log import encode_json
 from claw_mediate.telemetry.history import body_for_history
-from claw_mediate.turns.answer_stream import AnswerStream, StreamForm, streams_live
+from claw_mediate.turns.answer_stream import AnswerStream, streams_live
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.context import PreparedRequest
 from claw_mediate.turns.driver import TurnDriver, drive
 from claw_mediate.turns.history_lines import tool_trace, usage_members, usage_record
 from claw_mediate.turns.ports import Ports
+from claw_mediate.turns.shown_answer import ShownAnswer
 from claw_state.journal import Journal
 
 NOT_RECORDED = "not_recorded"
@@ -140,7 +141,7 @@ async def replay_turn(recording: RecordedTurn, agent: Agent, dialect: Dialect) -
         body = dialect.write_response(outcome.response, view, usage, terminal=outcome.terminal)
         if stream is not None:
             stream.release(body, terminal=outcome.terminal)
-            body = stream.answer(body)
+            body = stream.shown.answer(body)
     else:
         status = outcome.status
         code = outcome.code
@@ -170,8 +171,8 @@ def _open_stream(agent: Agent, dialect: Dialect, view: RunnerRequest) -> AnswerS
     if not streams_live(agent, view):
         return None
 
-    form = StreamForm(dialect, replace(view, is_live=True), NO_OPENING)
-    return AnswerStream(form, _NO_SECRETS, lambda: 0.0, shows=agent.preamble == "show")
+    shown = ShownAnswer(dialect, replace(view, is_live=True), NO_OPENING)
+    return AnswerStream(shown, _NO_SECRETS, lambda: 0.0, shows=agent.preamble == "show")
 
 
 class _Peers:

@@ -109,7 +109,7 @@ async def _stream(
         committed.cancel()
 
     progress.committed.set()
-    if task.done() and not stream.has_shown_anything:
+    if task.done() and not stream.shown.has_content:
         result = task.result()
         if not result.ok:
             return _whole(result)
@@ -214,7 +214,7 @@ async def turn_events(
     """
     progress, task = running.driver.progress, running.task
     beats = Beats(pace, time.monotonic())
-    reader = stream.attach(held, writer)
+    reader = stream.readers.attach(held, writer)
     try:
         while True:
             is_over = task.done()  # Looked at first: what was shown before is read below

@@ -5,7 +5,6 @@ result is returned; a turn that fails or is left by its runner is recorded with 
 """
 
 import asyncio
-import dataclasses
 import re
 import time
 from collections.abc import Collection, Iterable, Sequence
@@ -122,7 +121,7 @@ class RunningTurn:
         The stream may have begun under another id: that of an earlier reply, or of a keepalive.
         """
         saved = {kept.id}
-        while unsaved := stream.ids() - saved:  # A keepalive may come while this is saved.
+        while unsaved := stream.readers.ids() - saved:  # A keepalive may come while this is saved.
             shown_id = unsaved.pop()
             await self._ownership.save(self.context.agent, replace(kept, id=shown_id))
             saved.add(shown_id)
@@ -135,9 +134,9 @@ class RunningTurn:
         billed = self._billed - self.driver.unrecorded_responses
         if billed > billed_before:
             await self.checkpoint.record_billed(billed)
-        if self.stream is not None and self.stream.has_shown_anything:
+        if self.stream is not None and self.stream.shown.has_content:
             held = self.context.held
-            await self.checkpoint.record_shown(held + self.stream.shown_text(held))
+            await self.checkpoint.record_shown(held + self.stream.shown.text(held))
         await self.checkpoint.end(None)
 
     async def _play(self) -> TurnResult:
@@ -155,7 +154,7 @@ class RunningTurn:
                 await self._end_without_runner()
                 raise
             outcome = Refuse(503, *STOPPING, **self._work())
-            is_cut = self.stream is not None and self.stream.has_shown_anything
+            is_cut = self.stream is not None and self.stream.shown.has_content
             ended = await self._end(outcome)
             result = replace(ended, retry_after=RETRY_AFTER, is_cut=is_cut)
         except Exception as error:  # noqa: BLE001 - a fault of ours: it is recorded with what ran, and the stream reports it
@@ -218,10 +217,10 @@ class RunningTurn:
             # What waited for the verdict is shown at once, and the end when all is stored.
             self.stream.drop(outcome.rounds)
             self.stream.release(body, terminal=outcome.terminal)
-            answer = self.stream.answer(body)
+            answer = self.stream.shown.answer(body)
 
         anchor = await self._remember(outcome, body)
-        is_joined = self.stream is not None and bool(self.stream.shown_rounds)
+        is_joined = self.stream is not None and bool(self.stream.shown.rounds)
         await self._settle(outcome, marks_of([anchor]), answer if is_joined else b"")
         kept = describe_delivered(context, outcome, anchor, answer, is_joined=is_joined)
         if kept is not None:
@@ -331,18 +330,18 @@ class RunningTurn:
         stream = self.stream
         if context.held:
             # With calls it is found by those, joined or not; what comes before tells the two apart.
-            anchor = dataclasses.replace(anchor, before=context.before_rest)
+            anchor = replace(anchor, before=context.before_rest)
 
-        if stream is None or not any(past.number in stream.shown_rounds for past in rounds):
+        if stream is None or not any(past.number in stream.shown.rounds for past in rounds):
             hidden = dialect.write_hidden_rounds(rounds, replayed=True)
             await self._continuity.remember(context, anchor, hidden)
             return anchor
 
         # What the runner held already is no part of the message that it makes of the rest.
-        shown = dialect.read_response(stream.answer(body, context.held), context.catalog)
+        shown = dialect.read_response(stream.shown.answer(body, context.held), context.catalog)
         whole = dialect.response_anchor(shown, context.view, terminal=False)
-        record = describe_shown(context, rounds, stream, stream.last_words().text)
-        anchor = answer_anchor_of_shown(dataclasses.replace(whole, before=anchor.before), anchor)
+        record = describe_shown(context, rounds, stream.shown, stream.shown.last_words().text)
+        anchor = answer_anchor_of_shown(replace(whole, before=anchor.before), anchor)
         await self._continuity.remember_live(context, anchor, record)
         return anchor
 
@@ -353,11 +352,11 @@ class RunningTurn:
         """
         context, stream = self.context, self.stream
         assert stream is not None
-        known = rounds[: stream.known_rounds]
+        known = rounds[: stream.shown.known_rounds]
         if not known:
             return rounds  # What is held is the beginning of a reply that broke off
 
-        record = describe_shown(context, known, stream, "")
+        record = describe_shown(context, known, stream.shown, "")
         anchor = failed_anchor_of_shown(context.held, context.view.evidence.before)
         await self._continuity.remember_live(context, anchor, record)
         return rounds[len(known) :]
@@ -370,10 +369,11 @@ class RunningTurn:
         """
         context, before = self.context, self.context.view.evidence.before
         lost = _lost_text(context.held, stream)
-        record = describe_shown(context, outcome.rounds, stream, stream.last_words().text, lost)
+        after = stream.shown.last_words().text
+        record = describe_shown(context, outcome.rounds, stream.shown, after, lost)
 
         # A message with calls is known by them, whatever its text.
-        whole = context.held + stream.shown_text(context.held)
+        whole = context.held + stream.shown.text(context.held)
         key = rest.key if _has_calls(outcome) else text_key(whole)
         await self._continuity.remember_live(context, Anchor(key, before), record)
 
@@ -385,7 +385,7 @@ class RunningTurn:
             return None
 
         lost = _lost_text(context.held, stream)
-        record = describe_shown(context, rounds, stream, "", lost)
+        record = describe_shown(context, rounds, stream.shown, "", lost)
         return SettledAnswer(context.held, context.view.evidence.before, record)
 
     async def _remember_behind_settled(self, rounds: Sequence[Round], key: str = "") -> None:
@@ -399,11 +399,11 @@ class RunningTurn:
             return
 
         earlier = settled.record
-        own = describe_shown(self.context, rounds, stream, stream.last_words().text)
+        own = describe_shown(self.context, rounds, stream.shown, stream.shown.last_words().text)
         record = replace(
             own, shown=earlier.shown + own.shown, messages=earlier.messages + own.messages
         )
-        anchor = Anchor(key or text_key(settled.text + stream.shown_text()), settled.before)
+        anchor = Anchor(key or text_key(settled.text + stream.shown.text()), settled.before)
         await self._continuity.remember_live(self.context, anchor, record)
 
     async def _remember_unanswered(self, outcome: Refuse) -> None:
@@ -413,7 +413,7 @@ class RunningTurn:
         """
         context, stream = self.context, self.stream
         before = context.view.evidence.before
-        if stream is not None and stream.has_shown_anything:
+        if stream is not None and stream.shown.has_content:
             stream.drop(outcome.rounds)
             rounds: Sequence[Round] = outcome.rounds
             if context.held:
@@ -421,8 +421,9 @@ class RunningTurn:
 
             await self._remember_behind_settled(outcome.rounds)
             if rounds:  # Otherwise there is nothing to put into a later request
-                anchor = failed_anchor_of_shown(stream.shown_text(context.held), before)
-                record = describe_shown(context, rounds, stream, stream.last_words().text)
+                anchor = failed_anchor_of_shown(stream.shown.text(context.held), before)
+                after = stream.shown.last_words().text
+                record = describe_shown(context, rounds, stream.shown, after)
                 await self._continuity.remember_live(context, anchor, record)
             return
 
@@ -447,8 +448,8 @@ class RunningTurn:
         timed = replace(result, latency_ms=latency_ms)
         if self.stream is not None:
             timed = replace(timed, stream=self.stream.figures())
-        if self.stream is not None and self.stream.has_shown_anything and not result.ok:
-            words = self.stream.shown_words().values()
+        if self.stream is not None and self.stream.shown.has_content and not result.ok:
+            words = self.stream.shown.words().values()
             timed = replace(timed, shown="".join(each.text for each in words))
         self._recorder.record_turn(self.context, timed, outcome.rounds, usage)
 
@@ -463,7 +464,7 @@ def _lost_text(held: str, stream: AnswerStream) -> str:
 
     It is without white space.
     """
-    whole, known = compact(held), compact(stream.known_text())
+    whole, known = compact(held), compact(stream.shown.known_text())
     return whole.removeprefix(known) if whole.startswith(known) else ""
 
 

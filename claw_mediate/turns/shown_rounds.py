@@ -7,14 +7,14 @@ from msgspec.structs import replace
 from claw_mediate.core.shown import PREFILL, LiveRecord, RoundText, describe_rounds
 from claw_mediate.core.shown_log import ShownWords
 from claw_mediate.core.types import Round
-from claw_mediate.turns.answer_stream import AnswerStream
 from claw_mediate.turns.context import TurnContext
+from claw_mediate.turns.shown_answer import ShownAnswer
 
 
 def describe_shown(
     context: TurnContext,
     rounds: Sequence[Round],
-    stream: AnswerStream,
+    shown: ShownAnswer,
     after: str,
     lost: str = "",
 ) -> LiveRecord:
@@ -25,14 +25,14 @@ def describe_shown(
     """
     dialect, prefill = context.dialect, context.view.prefill_text
     rules = dialect.split_rules
-    minted = stream.minted_ids()
+    minted = shown.minted_ids()
     is_beginning = not rounds or rounds[0].number == 1
     texts = [RoundText(PREFILL, prefill)] if prefill and is_beginning else []
-    if lost and not stream.known_rounds:
+    if lost and not shown.known_rounds:
         texts.append(RoundText(PREFILL, lost))
 
     for past in rounds:
-        words = stream.shown_rounds.get(past.number, ShownWords())
+        words = shown.rounds.get(past.number, ShownWords())
         hidden = dialect.write_hidden_rounds([past], replayed=True)
         text = RoundText(
             past.number,
@@ -43,7 +43,7 @@ def describe_shown(
             (*rules.signatures(past.response.message), *minted.get(past.number, ())),
         )
         texts.append(text)
-        if lost and past.number == stream.known_rounds:
+        if lost and past.number == shown.known_rounds:
             texts.append(RoundText(PREFILL, lost))
 
     record = describe_rounds(texts, after, is_joined=rules.joins_text)

@@ -32,6 +32,7 @@ def test_turns_that_flow_keep_their_tools_through_new_tools_a_new_script_and_new
     pod.agent("analyst", balance, trade, stream="live")
     tool = Held(JSONResponse({"usd": 50}))
     pod.service.routes["GET", "/balance"] = tool
+    pod.environment["CLLAMA_LIVE_FIRST_MS"] = "100"
     pod.start()
 
     begun: list[tuple[Scene, RawRunner, Gated]] = []
@@ -53,6 +54,11 @@ def test_turns_that_flow_keep_their_tools_through_new_tools_a_new_script_and_new
     assert "Current time" in str(sent["messages"])
     assert {each["function"]["name"] for each in sent["tools"]} == {"desk__trade", "shell"}
 
+    # The turn of the same request runs at the mediator of the old settings.
+    late = [scene.ask(version) for (scene, _, _), version in zip(begun, VERSIONS, strict=False)]
+    for runner in late:
+        eventually(lambda runner=runner: b"waiting=turn" in runner.stream, "keepalives come")
+
     last = [Gated(Reply("You have 50 dollars.")) for _ in begun]
     for (scene, runner, reply), reads in zip(begun, last, strict=True):
         scene.says(reads)
@@ -68,6 +74,8 @@ def test_turns_that_flow_keep_their_tools_through_new_tools_a_new_script_and_new
         assert managed_events(runner) == []
         assert "desk__balance" in str(pod.provider.received[-1].json["tools"])
         assert "Current time" not in str(pod.provider.received[-1].json)
+    for (scene, runner, _), again in zip(begun, late, strict=False):
+        assert scene.said(again) == scene.said(runner)
     assert {entry["status"] for entry in pod.history("analyst")} == {"ok"}
     assert len(pod.history("analyst")) == len(begun) + 1
     assert "Traceback" not in pod.said()

@@ -37,6 +37,29 @@ def test_no_secret_is_left_in_any_text(secrets: list[str], data: st.DataObject) 
 
 
 @pytest.mark.requirement("contract:redaction")
+@pytest.mark.parametrize("length", [6, 14, 15, 22, 23, 31, 39, 47, 100])
+@pytest.mark.parametrize("number", [1, 8])
+def test_a_secret_is_found_wherever_it_begins(length: int, number: int) -> None:
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    secrets = [f"{letter}{letters * 4}"[:length] for letter in letters[:number]]
+    redactor = Redactor(secrets)
+    for secret in secrets:
+        for place in range(40):
+            before, after = "." * place, "." * (80 - place)
+            assert redactor.text(before + secret + after) == before + DOTS + after
+
+
+@pytest.mark.requirement("contract:redaction")
+def test_a_secret_within_another_is_no_reason_to_leave_an_end_of_that_one() -> None:
+    redactor = Redactor(["analyst:s3cr3t-half", "s3cr3t-half"])
+    token = b"analyst:s3cr3t-half"
+    text = b"%b %b %b" % (token, b"s3cr3t-half", base64.b64encode(token))
+
+    last_letter = "Zg=="  # It is in no whole group of base64
+    assert redactor.data(text).decode() == f"{DOTS} {DOTS} {DOTS}{last_letter}"
+
+
+@pytest.mark.requirement("contract:redaction")
 @given(SECRETS, st.data())
 def test_a_json_document_without_its_secrets_is_still_json(
     secrets: list[str], data: st.DataObject

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from functools import partial
 from typing import Any
@@ -152,7 +151,7 @@ def test_two_live_turns_in_one_conversation_are_each_woven(wire: Chat) -> None:
     other = type(wire)("b")
     second = play(other, saids[:1], saids[1])
     before = wire.dialect.read_request(wire.request(sent(first))).evidence.before
-    second.anchor = dataclasses.replace(second.anchor, before=before)
+    second.anchor = replace(second.anchor, before=before)
     messages = [*sent(first), *other.answer(saids), wire.user("Good.")]
     later = StoredRounds(2, stored(second, b"").anchor, "", second.record.write())
     known = [stored(first, first.record.write()), later]

@@ -8,14 +8,14 @@ import traceback
 import types
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from mitmproxy import addonmanager, ctx, exceptions, http, log, options
+from mitmproxy import addonmanager, ctx, exceptions, hooks, http, log, options
 from mitmproxy.proxy.layers.http import HttpRequestHook
 from mitmproxy.test import tflow
 
@@ -243,6 +243,19 @@ def test_any_addons_hear_the_same_in_the_same_order_as_from_mitmproxy_itself(
         for kind in (fast_dispatch.FastManager, addonmanager.AddonManager)
     )
     assert fast == plain
+
+
+@pytest.mark.requirement("dispatch:same")
+def test_the_arguments_of_each_event_are_those_that_mitmproxy_reads() -> None:
+    events = [kind(*range(len(fields(kind)))) for kind in hooks.all_hooks.values()]
+    plain = [event.args() for event in events]
+    fast_dispatch.use_fast_args(fast=True)
+    try:
+        assert [event.args() for event in events] == plain
+        assert hooks.Hook.args.__module__ == "claw_mediate.mitm.fast_dispatch"
+    finally:
+        fast_dispatch.use_fast_args(fast=False)
+    assert hooks.Hook.args.__module__ == "mitmproxy.hooks"
 
 
 @dataclass

@@ -20,6 +20,7 @@ import pytest
 from claw_mediate.core.http import AnswerCutError, RunnerResponse
 from claw_mediate.settings import KeepaliveKind
 from tests.turns.desk import WIRES, Desk, opened, tool
+from tests.turns.kept_desk import KeptDesk
 from tests.turns.retrying import until_called
 from tests.waiting import eventually_async
 from tests.wires import anthropic, responses
@@ -273,6 +274,26 @@ async def test_who_waits_when_the_proxy_stops_is_told_to_come_again(live: Desk) 
     assert b"the proxy is being stopped" in error
 
 
+@pytest.mark.requirement("live:elsewhere")
+@pytest.mark.parametrize("kind", ["comment"], indirect=True)
+async def test_who_waits_for_headers_when_the_proxy_stops_is_refused_with_a_time(
+    live: Desk,
+) -> None:
+    live.settings = replace(live.settings, live_first=60.0)
+    live.open()
+    runner = Runner(live)
+
+    def is_searched_for() -> bool:
+        return any("TurnPipeline._search" in repr(task) for task in asyncio.all_tasks())
+
+    await eventually_async(is_searched_for, "its turn is searched for")
+    live.mediator.stop()
+    await live.mediator.finish(0)
+    await runner.task
+    assert runner.response is not None
+    assert (runner.response.status, dict(runner.response.headers)["retry-after"]) == (503, "5")
+
+
 @pytest.mark.requirement("live:elsewhere-id")
 @pytest.mark.parametrize("kind", ["native"], indirect=True)
 async def test_the_answer_has_the_id_that_a_keepalive_told(live: Desk) -> None:
@@ -327,3 +348,26 @@ async def test_a_runner_of_a_buffered_agent_sees_nothing_until_the_turn_is_over(
         desk.model_says("All is done.")
         goes_on(desk)
         assert await runner.text() == "All is done."
+
+
+@pytest.mark.requirement("live:elsewhere")
+async def test_a_turn_waits_for_another_processs_turn_of_its_conversation(tmp_path: Path) -> None:
+    async with opened(KeptDesk(tmp_path)) as desk:
+        desk.stream = desk.live = True
+        desk.grant(*desk.tools)
+        paced(desk, "comment")
+        desk.remembers()
+        await desk.owns()
+        desk.more = {"conversation": "conv_1"}
+        await trades(desk)
+
+        desk.messages = [desk.wire.user("And now?")]
+        runner = Runner(desk)
+        await runner.waits()
+        desk.model_says("It is bought.")
+        desk.model_says("That is all.")
+        goes_on(desk)
+        assert await first(desk).text() == "Let me buy that for you.It is bought."
+        assert await runner.text() == "That is all."
+        assert desk.services.calls == ["desk.trade"]
+        assert runner.turn_id == desk.history()[-1]["turn_id"]
