@@ -31,6 +31,7 @@ from typing import Any
 import page
 import table
 import wire
+from live_peers import SLOW_SECONDS
 from markdown import grid
 from stage import HERE, Process, Site, ask, percentile, pod
 
@@ -62,7 +63,12 @@ class Row:
 
     @property
     def asks(self) -> int:
-        return 2 if self.end == "tool" else 1
+        return 2 if self.hides_a_reply else 1
+
+    @property
+    def hides_a_reply(self) -> bool:
+        """True if the first reply calls a tool, and the second one is the answer."""
+        return self.end in ("tool", "slow")
 
     def body(self, number: int) -> bytes:
         """Return the request of one operation; no two belong to one conversation."""
@@ -74,6 +80,7 @@ class Row:
 
 PACED, FAST = "paced, 50 a second", "as fast as it goes, 1 KiB"
 TOOL, NATIVE = "hidden reply, then its tool", "native call, held until the verdict"
+SLOW = "a tool that takes 3 s"
 
 
 @dataclass(frozen=True)
@@ -89,11 +96,13 @@ class Plan:
     streams: int = 32
     paced: int = 100
     shares: bool = False
+    slow: int = 2
+    """The number of tools that take seconds."""
 
 
 FULL = Plan()
 QUICK = Plan(1, 0.2)
-SMOKE = Plan(1, 0.02, streams=4, paced=40, shares=True)
+SMOKE = Plan(1, 0.02, streams=4, paced=40, shares=True, slow=0)
 
 
 def rows(plan: Plan) -> tuple[Row, ...]:
@@ -103,6 +112,7 @@ def rows(plan: Plan) -> tuple[Row, ...]:
         return max(1, round(number * plan.share))
 
     many = plan.streams
+    slow = [Row(SLOW, 1, plan.slow, 10, 10_000, end="slow", by=("live",))] if plan.slow else []
     return (
         Row(PACED, 1, some(4), plan.paced, 20_000),
         Row(PACED, many, many * some(2), plan.paced, 20_000),
@@ -110,6 +120,7 @@ def rows(plan: Plan) -> tuple[Row, ...]:
         Row(FAST, many, many, some(1_000), 0, 1024, by=("direct", "passed", "live")),
         Row(TOOL, 1, some(25), 10, 10_000, end="tool", by=("live", "buffered")),
         Row(NATIVE, 1, some(25), 10, 10_000, end="native"),
+        *slow,
     )
 
 
@@ -125,6 +136,8 @@ class Stream:
     contents: int = 0
     last_sent: float = 0.0
     """When the last bytes of a stream with a call were sent."""
+    silence: float = 0.0
+    """The longest time, in seconds, from some bytes behind the head to the next."""
 
 
 @dataclass
@@ -140,6 +153,8 @@ class Found:
     rates: list[float] = field(default_factory=list)
     cpus: list[float] = field(default_factory=list)
     """Microseconds of the proxy's CPU for each event."""
+    silences: list[float] = field(default_factory=list)
+    """The longest silence of each stream whose tool takes seconds."""
     late: int = 0
     """Events that arrived after the next one was sent."""
     joined: int = 0
@@ -155,6 +170,7 @@ class Runner(asyncio.Protocol):
         self._received = bytearray()
         self._has_head = False
         self._body = bytearray()
+        self._last_at = 0.0  # When bytes behind the head came last
         self.transport: asyncio.Transport | None = None
         self.found = Stream(0.0)
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -180,6 +196,9 @@ class Runner(asyncio.Protocol):
             del self._received[: end + 4]
             self._has_head = True
 
+        if self._last_at:
+            self.found.silence = max(self.found.silence, now - self._last_at)
+        self._last_at = now
         is_over = self._unchunk()
         self._read(now)
         if is_over and not self.done.done():
@@ -351,7 +370,7 @@ def check_streams(row: Row, by: str, streams: list[Stream], figures: dict[str, A
     if asked != [row.asks] * row.operations:
         raise WrongWorkError(f"{row.what}, {by}: the provider was asked {asked} times")
 
-    hidden = row.end == "tool"
+    hidden = row.hides_a_reply
     if hidden and len(figures["tool_delays"]) != row.operations:
         raise WrongWorkError(f"{row.what}, {by}: not every tool was called")
 
@@ -364,13 +383,20 @@ def check_streams(row: Row, by: str, streams: list[Stream], figures: dict[str, A
             came_live = stream.arrived[0] < stream.sent[-1]
             if came_live == (by == "buffered"):
                 raise WrongWorkError(f"{row.what}, {by}: it did not stream as it should")
+        took = stream.ended_at - stream.asked_at
+        if row.end == "slow" and not stream.silence < SLOW_SECONDS <= took:
+            raise WrongWorkError(
+                f"{row.what}, {by}: {took:.1f} s, of which {stream.silence:.1f} s were silent"
+            )
         if row.end == "native" and not stream.last_sent:
             raise WrongWorkError(f"{row.what}, {by}: there was no call")
 
 
 def _add(found: Found, row: Row, stream: Stream) -> None:
     found.firsts.append(stream.first_at - stream.asked_at)
-    if row.end == "tool":
+    if row.end == "slow":
+        found.silences.append(stream.silence)
+    if row.hides_a_reply:
         return
 
     found.events += len(stream.sent)
@@ -414,6 +440,7 @@ def tables(bench: Bench) -> dict[str, str]:
         "delay of a word p50 ms",
         "p99 ms",
         "late %",
+        "joined %",
         "events/s",
         "CPU µs an event",
     )
@@ -434,15 +461,20 @@ def _line(row: Row, by: str, found: Found) -> tuple[str, ...]:
     # A buffered answer has no words on their way: its provider sends one document at the end.
     has_delays = is_paced and by != "buffered"
     shown = [*_ms(found.firsts), *(_ms(found.delays) if has_delays else ("", ""))]
-    late = f"{100 * found.late / found.events:.1f}" if has_delays else ""
+    late, joined = (
+        f"{100 * number / found.events:.1f}" if has_delays else ""
+        for number in (found.late, found.joined)
+    )
     rate = "" if is_paced else f"{median(found.rates):,.0f}"
     cpu = "" if by == "direct" else f"{median(found.cpus):.0f}"
-    return (row.what, str(row.streams), by, *shown, late, rate, cpu)
+    return (row.what, str(row.streams), by, *shown, late, joined, rate, cpu)
 
 
 def _moments(bench: Bench) -> Iterator[tuple[str, ...]]:
     for (_, by), found in bench.found.items():
-        if found.tools:
+        if found.silences:
+            yield (f"longest silence, with {SLOW}", by, *_ms(found.silences), "ms")
+        elif found.tools:
             yield ("last byte of a hidden reply → its tool's request", by, *_ms(found.tools), "ms")
         if found.ends:
             yield ("last byte of a reply with a call → the runner", by, *_ms(found.ends), "ms")

@@ -12,6 +12,7 @@ The end of a stream comes in one write, which has the last stamp:
     text     finish_reason, [DONE]
     native   before that a call of the runner's own tool, with the stamp
     tool     before that a call of a managed tool; the next request, with its result, gets a text
+    slow     the same, and the tool takes ``SLOW_SECONDS``
     hang     nothing: the stream stays open
 """
 
@@ -29,7 +30,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 _LENGTH = re.compile(rb"content-length:\s*(\d+)", re.IGNORECASE)
-_MODEL = re.compile(rb'"model":\s*"live-(\d+)-(\d+)-(\d+)-(text|native|tool|hang)"')
+_MODEL = re.compile(rb'"model":\s*"live-(\d+)-(\d+)-(\d+)-(text|native|tool|slow|hang)"')
 _MARK = re.compile(rb"turn-\d{8}")
 _STREAMS = re.compile(rb'"stream":\s*true')
 _STAMP = re.compile(rb"(\d+\.\d{6})~")
@@ -38,6 +39,9 @@ _STREAM = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 )
 _CHUNK = b'data: {"id":"chatcmpl-bench","object":"chat.completion.chunk","created":1,"model":"bench","choices":[{"index":0,"delta":%b,"finish_reason":%b}]}\n\n'
+SLOW_SECONDS = 3.0
+_SLOW = b"SLOW"
+"""The symbol in the arguments of a call that takes so long."""
 _BURST = 16
 """Events without a pause that go out in one step of the loop."""
 
@@ -88,7 +92,8 @@ def _call(end: str) -> dict[str, Any]:
     if end == "native":
         function = {"name": "shell", "arguments": json.dumps({"cmd": f"@{sent}"})}
     else:
-        arguments = {"symbol": "ACME", "page": 0, "filter_a": sent}
+        symbol = _SLOW.decode() if end == "slow" else "ACME"
+        arguments = {"symbol": symbol, "page": 0, "filter_a": sent}
         function = {"name": "desk__position", "arguments": json.dumps(arguments)}
     return {"id": f"call_{time.monotonic_ns():024}", "type": "function", "function": function}
 
@@ -154,7 +159,8 @@ class Service(Peer):
         sent = _STAMP.search(head.replace(b"%7E", b"~"))
         if sent is not None:
             Peer.tool_delays.append(time.monotonic() - float(sent[1]))
-        self.send(b'{"rows": []}')
+        seconds = SLOW_SECONDS if _SLOW in head else 0.0
+        asyncio.get_running_loop().call_later(seconds, self.send, b'{"rows": []}')
 
 
 class Provider(Peer):
@@ -180,7 +186,7 @@ class Provider(Peer):
         Peer.requests[self._mark] += 1
         events, gap, size = map(int, found.groups()[:3])
         asked = Asked(events, gap / 1_000_000, size, found[4].decode())
-        if asked.end == "tool" and b'"role":"tool"' in body:
+        if asked.end in ("tool", "slow") and b'"role":"tool"' in body:
             asked = Asked(1, 0.0, size, "text")
         work = self._stream if _STREAMS.search(body) else self._reply
         self._streaming = asyncio.get_running_loop().create_task(work(asked))

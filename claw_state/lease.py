@@ -68,12 +68,12 @@ class LifeLock:
     It is held until ``close`` or the end of the process.
     """
 
-    def __init__(self, file: str, name: str) -> None:
+    def __init__(self, file: str, life: str) -> None:
         """Raise ``OSError`` if the lock can't be taken.
 
         Lock files of dead mediators are removed.
         """
-        self._path = _lock_path(file, name)
+        self._path = _lock_path(file, life)
         for other in self._path.parent.glob(f"{glob.escape(Path(file).name)}-life-*"):
             with suppress(OSError):
                 if not _is_locked(other):
@@ -95,18 +95,18 @@ class LifeLock:
         os.close(descriptor)
 
 
-def holder_lives(file: str, name: str) -> bool:
+def holder_lives(file: str, life: str) -> bool:
     """Return True if the mediator of that life is alive, or if that can't be determined."""
     try:
-        return _is_locked(_lock_path(file, name))
+        return _is_locked(_lock_path(file, life))
     except FileNotFoundError:
         return False
     except OSError:
         return True
 
 
-def _lock_path(file: str, name: str) -> Path:
-    return Path(f"{file}-life-{name}")
+def _lock_path(file: str, life: str) -> Path:
+    return Path(f"{file}-life-{life}")
 
 
 def _lock(path: Path) -> int:

@@ -124,16 +124,14 @@ def has_lapsed(seen: float, now: float) -> bool:
     return not abs(now - seen) < LAPSE_SECONDS
 
 
-def fix_estimate(buckets: Sequence[Bucket], under_way: int, reservation: Reservation) -> float:
+def average_cost(buckets: Sequence[Bucket], under_way: int) -> float:
     """Return the average cost of the agent's requests; 0.0 if no cost is known.
 
-    A reservation without an estimate gets the average. ``under_way``: the number of requests that
-    the buckets count, but not yet their costs.
+    ``under_way``: the number of requests that the buckets count, but not yet their costs.
     """
     settled = sum(bucket.requests for bucket in buckets) - under_way
-    average = max(0.0, math.fsum(bucket.cost for bucket in buckets)) / max(settled, 1)
-    reservation.estimate = reservation.estimate or average
-    return average
+    cost = max(0.0, math.fsum(bucket.cost for bucket in buckets))
+    return cost / max(settled, 1)
 
 
 def amount_to_hold(

@@ -44,6 +44,32 @@ def test_each_requirement_is_in_the_table_of_its_page() -> None:
     } == {}
 
 
+EDGE_CASES = Path(__file__).parents[1] / "docs/spec/live.md"
+
+
+def test_each_edge_case_of_live_streams_is_named_by_a_requirement() -> None:
+    page = EDGE_CASES.read_text(encoding="utf-8")
+    _, _, section = page.partition("## 12. Edge cases")
+    cases = {int(number) for number in re.findall(r"(?m)^\| (\d+) \|", section)}
+
+    named: set[int] = set()
+    for name, requirement in REQUIREMENTS.items():
+        if name.startswith("live:"):
+            for group in re.findall(r"\(([\d#, to]+)\)", requirement.behavior):
+                named |= numbers_in(group)
+    assert len(cases) == 41
+    assert cases - named == set()
+
+
+def numbers_in(group: str) -> set[int]:
+    """Return the numbers of a text such as "2 to 7, 12, #21"."""
+    numbers: set[int] = set()
+    for part in group.replace("#", "").split(","):
+        first, _, last = part.partition(" to ")
+        numbers |= {*range(int(first), int(last or first) + 1)}
+    return numbers
+
+
 SOUND = '["docs/spec/mcp.md"]\n"mcp:a" = "It works."\n'
 
 

@@ -117,6 +117,10 @@ class Redactor:
                 merged[start] = merged.get(start, ()) + forms
         return merged
 
+    def finds_one(self, data: bytes) -> bool:
+        """Return whether a form of a secret is in the bytes, as it is spelled."""
+        return any(_finds_one(data.find, each.find_candidates(data)) for each in self._searches)
+
     def text(self, text: str) -> str:
         data = text.encode(errors="surrogatepass")
         clear = self.data(data)

@@ -14,12 +14,15 @@ from claw_contract.redaction.redactor import START_LENGTH, Redactor
 from claw_contract.secret import DOTS
 
 _HELD_FROM = START_LENGTH
+_LONG = 256
+"""Characters from which a search for whole forms takes less time than one for their beginnings."""
 
 
 class TextWindow:
     """One channel of text: one kind of content, in one piece of one reply."""
 
     def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
         self._forms = redactor.forms_by_start
         self._starts = _compile(frozenset(self._forms))
         self._longest = redactor.max_form_bytes
@@ -33,6 +36,12 @@ class TextWindow:
         """
         self._hidden = 0
         """The first characters of the context that the last dots stand for."""
+
+        self.early = 0
+        """Characters that were returned, and are not in the whole text redacted.
+
+        They are beginnings of secrets. Where secrets overlap, there may be more.
+        """
 
     def feed(self, text: str) -> str:
         """Return what can be shown now that this part has come; it may be nothing."""
@@ -49,10 +58,12 @@ class TextWindow:
             limit = settled = len(text)
             hidden = 0
 
-        kept = max(min(limit, len(text) - _HELD_FROM + 1), 0)
-        self._context = text[kept:]
-        self._settled = settled - kept
-        self._hidden = hidden - kept if hidden > kept else 0
+        # The next part is read with all of this text in which a form may have begun: with what is
+        # behind the limit, and at least with the last characters, which are too few to tell.
+        begin = max(min(limit, len(text) - _HELD_FROM + 1), 0)
+        self._context = text[begin:]
+        self._settled = settled - begin
+        self._hidden = max(hidden - begin, 0)
         return shown
 
     def flush(self) -> str:
@@ -66,18 +77,24 @@ class TextWindow:
         return shown
 
     def _find_starts(self, text: str) -> list[int]:
-        """Return the places where a form may begin, of which the text has enough to tell."""
+        """Return the places where a form may begin, of which the text has enough to tell.
+
+        In a long text without a whole form, one may begin at its end only.
+        """
+        end = max(len(text) - self._longest, 0)
+        is_whole_absent = end >= _LONG and not self._redactor.finds_one(_encode(text))
+
         starts: list[int] = []
-        found = self._starts.search(text)
+        found = self._starts.search(text, end if is_whole_absent else 0)
         while found is not None:
             starts.append(found.start())
             found = self._starts.search(text, found.start() + 1)
         return starts
 
     def _find_forms(self, text: str, starts: list[int]) -> tuple[list[tuple[int, int]], int]:
-        """Return the places of forms in a text, and that of the first beginning of one at its end.
+        """Return the places of whole forms, and the place where an unfinished one may begin.
 
-        The latter is the end of the text if it ends with none.
+        The latter is the end of the text if no form can be unfinished there.
         """
         spans: list[tuple[int, int]] = []
         limit = len(text)
@@ -105,15 +122,22 @@ class TextWindow:
             if start >= limit:
                 break
 
+            # It overlaps the secret before it, whose dots were the last that was shown.
             goes_on = start < hidden and settled == hidden
             if not goes_on:
                 shown += [text[settled:start], DOTS]
+                self.early += max(settled - max(start, hidden), 0)
             settled = hidden = max(end, settled)
 
         if settled < limit:
             shown.append(text[settled:limit])
             settled = limit
         return "".join(shown), settled, hidden
+
+
+def _encode(text: str) -> bytes:
+    """Return the bytes in which the forms of secrets are searched for."""
+    return text.encode(errors="surrogatepass")
 
 
 @lru_cache(maxsize=64)

@@ -228,6 +228,20 @@ class AgentDirectory:
 
         return sorted(entry.name for entry in entries if entry.is_dir() and is_agent_id(entry.name))
 
+    def readable(self) -> list[Agent]:
+        """Return the agents whose files can be read now."""
+        try:
+            return [*filter(None, map(self.find_readable, self.ids()))]
+        except UnreadableDirectoryError:
+            return []
+
+    def find_readable(self, agent_id: str) -> Agent | None:
+        """Return an agent, or None for one that can't be read now."""
+        try:
+            return self.find(agent_id)
+        except UnreadableDirectoryError:
+            return None
+
     def clear_cache(self) -> dict[str, Agent | None]:
         """Read every agent anew on its next use. Return the agents that were cached."""
         cached, self._cache = self._cache, {}

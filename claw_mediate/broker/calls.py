@@ -31,7 +31,6 @@ from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import ToolCall, ToolResult
 from claw_mediate.providers.routing import new_turn_id
 from claw_mediate.telemetry.event_log import now_rfc3339
-from claw_mediate.tools.managed_call import CallContext
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.context import RequestContext, TurnResult
 from claw_mediate.turns.ports import Peers
@@ -209,12 +208,13 @@ class NativeCalls:
         context = native.context
         made_at = now_rfc3339()
         observer = _observer_of(context)
-        caller = CallContext(context.agent, context.turn_id, context.redactor, observer)
 
         async def run() -> ToolResult:
             native.is_made = True
             key = call_key(context.turn_id, _ROUND, _PLACE)
-            return await self._peers.services.call(caller, native.call, key, seconds)
+            return await self._peers.services.call(
+                context.agent, observer, native.call, key, seconds
+            )
 
         if native.may_write:
             result = await self._journaled(native, run)

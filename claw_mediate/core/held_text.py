@@ -54,14 +54,18 @@ def read_shown(record: bytes) -> ShownRecord:
 def may_be_beginning(held: str, shown: ShownRecord, *, is_session_named: bool = False) -> bool:
     """Return whether a runner's text is the beginning of what a turn has shown.
 
-    Of a turn whose record may not be whole, one of the two begins with the other.
+    If the record may not be whole, the runner's text may go on behind its end. Then it must have
+    ``MIN_TELLING`` characters, or the runner must name the session.
     """
+    # Surrogates, which UTF-8 can't encode, are replaced as they were in the record.
     part = compact(held).encode(errors="replace").decode()
     if not part:
         return False
     if shown.text.startswith(part):
         return True
-    if shown.is_whole or not part.startswith(shown.text):
+
+    may_go_on = not shown.is_whole and part.startswith(shown.text)
+    if not may_go_on:
         return False
     return is_session_named or len(part) >= MIN_TELLING
 
@@ -95,23 +99,30 @@ class HeldText:
         ``is_known``: an earlier attempt showed this, so that the runner may hold it.
         """
         if not is_known:
+            # The runner holds nothing from here on.
             self._left = ""
+
         if event.kind not in _HELD_KINDS:
             yield event
             return
-        if event.piece not in self._pieces:
-            if not self._left:
-                yield event
-                return
-            self._pieces[event.piece] = []
 
-        waiting = self._pieces[event.piece]
-        is_counted = event.kind == "content" and is_visible(event.channel)
-        if not event.text or not is_counted:
-            # The beginning of a piece goes before the text that is left of it; without any, it
-            # and all else of the piece is what the runner holds.
-            if event.kind == "content" and not event.text:
-                waiting.append(event)
+        is_piece_held_back = event.piece in self._pieces
+        if not is_piece_held_back and not self._left:
+            yield event
+            return
+
+        # Until a text comes that the runner has not got, it holds all of the piece: also its
+        # reasoning and its end, which are left out.
+        waiting = self._pieces.setdefault(event.piece, [])
+        if event.kind != "content":
+            return
+
+        if not event.text:
+            # The beginning of a piece is needed if some of its text is passed on.
+            waiting.append(event)
+            return
+
+        if not is_visible(event.channel):
             return
 
         rest = self._take(event.text)
@@ -120,6 +131,7 @@ class HeldText:
             del self._pieces[event.piece]
             yield event if self._whole_pieces else replace(event, text=rest)
         elif self._whole_pieces:
+            # If more of the piece follows, it is shown from its beginning.
             waiting.append(event)
 
     def _take(self, text: str) -> str:
@@ -143,13 +155,20 @@ def _overlap(held: str, words: str) -> int:
 
 
 def _behind(text: str, characters: int) -> str:
-    """Return what is behind so many characters, white space not counted; "" if only space is."""
+    """Return what is behind so many characters, of which white space is none.
+
+    Return "" if only white space is behind them.
+    """
     if not characters:
         return text
 
+    left = characters
     for place, character in enumerate(text):
-        characters -= not character.isspace()
-        if not characters:
+        if character.isspace():
+            continue
+
+        left -= 1
+        if not left:
             rest = text[place + 1 :]
             return rest if rest.strip() else ""
     return ""

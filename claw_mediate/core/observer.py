@@ -91,7 +91,8 @@ class TurnObserver:
         self._observer = observer
         self._turn_id = turn_id
         self._agent_id = agent_id
-        self._redactor = redactor
+        self.redactor = redactor
+        """Knows all secrets of the turn."""
 
     @contextmanager
     def observe(
@@ -109,7 +110,7 @@ class TurnObserver:
             yield NO_EXCHANGE_OBSERVER
             return
 
-        exchange = self._begin(subject, describe(), redactor or self._redactor)
+        exchange = self._begin(subject, describe(), redactor or self.redactor)
         try:
             yield exchange
         except BaseException:
@@ -125,7 +126,7 @@ class TurnObserver:
             return
 
         request = RequestInfo("POST", "", (), b"")
-        exchange = self._begin(subject._replace(replayed=True), request, self._redactor)
+        exchange = self._begin(subject._replace(replayed=True), request, self.redactor)
         exchange.on_response(response)
 
     def report_not_made(self, subject: Subject, arguments: bytes, reason: str) -> None:
@@ -134,7 +135,7 @@ class TurnObserver:
             return
 
         request = RequestInfo("POST", "", (), arguments)
-        exchange = self._begin(subject, request, self._redactor)
+        exchange = self._begin(subject, request, self.redactor)
         exchange.on_failure(reason)
 
     def _begin(

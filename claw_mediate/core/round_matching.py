@@ -103,23 +103,25 @@ def place_rounds(
         return rounds_of
 
     placed: dict[int, StoredRounds] = {}
-    last_block = -1
+    last_block_start = -1
     after_last_turn = 0  # The index after the messages of the turn that was placed last
     indexes = sorted(rounds_of)
     next_indexes = [*indexes[1:], math.inf]
     for index, next_index in zip(indexes, next_indexes, strict=True):
         rounds = rounds_of[index]
-        block = evidence.block(index).start
-        is_first_of_block = block != last_block
-        placed[block if is_first_of_block else after_last_turn] = rounds
+        block_start = evidence.block(index).start
+        if block_start != last_block_start:
+            placed[block_start] = rounds
+        else:
+            placed[after_last_turn] = rounds
 
         # What this turn may have produced ends before the answer of the next one.
         own_places = [
             place
             for place in matches.places_of[rounds.id]
-            if place < next_index and evidence.block(place).start == block
+            if place < next_index and evidence.block(place).start == block_start
         ]
-        last_block = block
+        last_block_start = block_start
         after_last_turn = max(own_places) + 1
 
     return placed

@@ -4,8 +4,8 @@ docs/spec/live.md section 6. Pure. A turn that streams live shows the text of it
 rounds, too, and the runner sends all of it back as one message. The record of such a turn says
 where each round ended in it:
 
-    marker            {"claw":"live","shown":[[…], …],"turn":"…"}: one entry for each round
-                        (``ShownRound``), and the turn that it is of
+    marker            {"claw":"live","shown":[[…], …],"turn":"…","given_ids":{…}}: one entry for
+                        each round (``ShownRound``); the turn; ids of items (``LiveRecord``)
     hidden messages   those of the first round, then those of the second …
 
 A round is found by its text without white space, because runners trim and join. White space at a
@@ -15,7 +15,8 @@ rounds are joined to one text, the line breaks between them are the proxy's.
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated, Literal, NamedTuple, Self
 
 import msgspec
@@ -90,6 +91,7 @@ class _Marker(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     claw: Literal["live"]
     shown: Annotated[tuple[ShownRound, ...], msgspec.Meta(max_length=_MAX_ROUNDS)]
     turn: str = ""
+    given_ids: dict[str, str] = {}
 
 
 _marker = msgspec.json.Decoder(_Marker)
@@ -102,6 +104,8 @@ class LiveRecord(msgspec.Struct, frozen=True):
     messages: tuple[bytes, ...]  # Of each round, comma separated; b"" for none
     turn: str = ""
     """The id of the turn. It has further records if it failed before it was answered."""
+    given_ids: Mapping[str, str] = MappingProxyType({})
+    """The provider's ids of items of the last reply that the runner knows by an id of ours."""
 
     @classmethod
     def read(cls, stored: bytes) -> Self | None:
@@ -123,11 +127,17 @@ class LiveRecord(msgspec.Struct, frozen=True):
 
         rest = iter(hidden)
         messages = [b",".join([next(rest) for _ in range(each.messages)]) for each in shown]
-        return cls(shown, tuple(messages), marker.turn)
+        return cls(shown, tuple(messages), marker.turn, marker.given_ids)
+
+    def hide(self, signatures: Iterable[str]) -> Self:
+        """Return the record with more reasoning that was shown and must not be sent back."""
+        digests = tuple(sorted(map(signature_digest, signatures)))
+        behind = ShownRound(PREFILL, signed=digests)
+        return replace(self, shown=(*self.shown, behind), messages=(*self.messages, b""))
 
     def write(self) -> bytes:
         """Return the record as it is stored: the marker, and the hidden messages behind it."""
-        marker = msgspec.json.encode(_Marker("live", self.shown, self.turn))
+        marker = msgspec.json.encode(_Marker("live", self.shown, self.turn, dict(self.given_ids)))
         return join_messages((marker, *self.messages))
 
     @property

@@ -81,19 +81,24 @@ def weave_rounds(
         for index, messages in plan.insertions.items()
         if index not in plan.records
     }
+    # The runner's messages that hold reasoning of hidden rounds
     hidden = plan.hidden_reasoning
-    signed = [index for index, digests in evidence.signed.items() if not hidden.isdisjoint(digests)]
-    if not plan.records and not signed:
+    with_hidden = [
+        index for index, digests in evidence.signed.items() if not hidden.isdisjoint(digests)
+    ]
+    if not plan.records and not with_hidden:
         return weaves
 
     messages = load_messages()
-    places = sorted(plan.places)
+    turn_places = sorted(plan.places)
     for index in sorted(plan.records):
-        after = bisect_right(places, index)
-        end = places[after] if after < len(places) else len(messages)
+        # The messages of this turn end before those of the next one.
+        after = bisect_right(turn_places, index)
+        is_last = after == len(turn_places)
+        end = len(messages) if is_last else turn_places[after]
         weaves |= _weave_record(plan.records[index], index, messages[index:end], evidence, rules)
 
-    return _leave_out(weaves, signed, hidden, messages, rules)
+    return _leave_out(weaves, with_hidden, hidden, messages, rules)
 
 
 def _weave_record(

@@ -140,6 +140,10 @@ def round_of_key(key: str) -> int:
     return int(key.rsplit(".", 2)[1])
 
 
+def turn_of_key(key: str) -> str:
+    return key.rsplit(".", 2)[0]
+
+
 def write_arguments(call: ToolCall) -> bytes:
     """Return the arguments of a call as JSON, each in the model's own text."""
     if isinstance(call.arguments, UnreadableArguments):

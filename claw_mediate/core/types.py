@@ -82,6 +82,8 @@ class ModelResponse(msgspec.Struct, frozen=True):
     is_kept: bool = False  # True if the provider says that it keeps the response
     # Results for calls we dropped from the view; a provider that keeps the response expects them
     pending_results: tuple[bytes, ...] = ()
+    # The places in the provider's reply of the items that are in ``message``; None if all are
+    places: tuple[int, ...] | None = None
     # The provider and model that made it; "" if an earlier attempt at the turn recorded it
     maker: str = ""
     headers: tuple[tuple[str, str], ...] = ()  # The headers that the runner may see

@@ -3,6 +3,7 @@
 Members that no rule of ours needs are left for the provider to judge, and stay byte for byte.
 """
 
+import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
@@ -174,17 +175,24 @@ def decode_request[R: _Request](decoder: msgspec.json.Decoder[R], body: bytes, n
     return view
 
 
-def unique_ids(ids: Iterable[object], prefix: str) -> list[str]:
+def seed_of(body: bytes) -> str:
+    """Return the text of which the ids are made that a response lacks."""
+    return hashlib.sha256(body).hexdigest()[:16]
+
+
+def unique_ids(ids: Iterable[object], make_prefix: Callable[[], str]) -> list[str]:
     """Return an id of its own for each call.
 
-    For one that is missing or repeated, a new one is made of ``prefix`` and the call's index.
+    For one that is missing or repeated, a new one is made of the call's index and a prefix, which
+    is made only then, and once: it may be the digest of a large body.
     """
+    make_prefix = cache(make_prefix)
     unique: dict[str, None] = {}
     for index, own in enumerate(ids):
         if isinstance(own, str) and own and own not in unique:
             unique[own] = None
         else:
-            unique[f"{prefix}{index}"] = None
+            unique[f"{make_prefix()}{index}"] = None
     return [*unique]
 
 

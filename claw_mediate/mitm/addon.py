@@ -201,7 +201,7 @@ class Cllama:
                 request.path, 426, "upgrade_required", "WebSocket is not served; use POST"
             )
 
-        own = await self._mediator.own(request)
+        own = await self._mediator.readiness.answer(request)
         if own is not None:
             return own
 
@@ -210,7 +210,7 @@ class Cllama:
             return admitted
         if not take_room(self._installed().addon_state, flow, admitted.agent.id):
             return self._installed().refuse_connection(flow, admitted)
-        add_secrets(flow, partial(self._mediator.secrets, admitted))
+        add_secrets(flow, partial(self._mediator.redactors.secrets, admitted))
 
         if not self._mediator.must_read(admitted, request):
             return await self._mediator.other_paths.decide_unread(admitted, request)

@@ -91,7 +91,7 @@ class AddonState:
 
     def redactor(self) -> Redactor:
         """Return the redactor of all secrets of this pod."""
-        return self.mediator.known() if self.mediator is not None else _NOTHING_KNOWN
+        return self.mediator.redactors.of_pod() if self.mediator is not None else _NOTHING_KNOWN
 
     def refresh_hosts(self) -> Mapping[str, str]:
         """Return the governed hosts of now, and keep them."""

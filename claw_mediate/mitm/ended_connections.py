@@ -72,10 +72,10 @@ def take_apart(handler: Any) -> None:
         take_layer_apart(each)
 
 
-def take_layer_apart(over: layer.Layer) -> None:
+def take_layer_apart(ended: layer.Layer) -> None:
     """Free what a layer holds. No event must reach it from now on."""
-    over.context.layers.clear()
-    vars(over).clear()
+    ended.context.layers.clear()
+    vars(ended).clear()
 
 
 def _all_layers(top: layer.Layer) -> list[layer.Layer]:

@@ -56,7 +56,7 @@ class ChunkSource:
             if collected and not self._next.done():
                 break  # it is the first chunk of the next pull
 
-            await asyncio.wait([self._next])
+            await _wait_for_end(self._next)
             done = self._next
             self._next = None
             try:
@@ -368,6 +368,27 @@ async def wait_until_done(requests: Collection[PendingRequest], seconds: float) 
     """Wait until these requests are over, for at most so many seconds."""
     if requests:
         await asyncio.wait([each.done for each in requests], timeout=seconds)
+
+
+async def _wait_for_end(step: asyncio.Future[Any]) -> None:
+    """Wait until a step is over, whatever comes of it. To be cancelled leaves the step alone.
+
+    ``asyncio.wait`` takes three times as long, and there is a step for each chunk.
+    """
+    if step.done():
+        return
+
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def wake(_step: asyncio.Future[Any]) -> None:
+        if not over.done():
+            over.set_result(None)
+
+    step.add_done_callback(wake)
+    try:
+        await over
+    finally:
+        step.remove_done_callback(wake)
 
 
 async def _next_of(chunks: AsyncIterator[bytes]) -> bytes | None:

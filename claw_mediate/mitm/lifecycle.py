@@ -110,7 +110,7 @@ class Lifecycle:
 
         state = old.state if old is not None else None
         mediator = Mediator(settings, self.addon_state.events, before=state)
-        problem = mediator.missing() or self._begin_observing(mediator, settings)
+        problem = mediator.readiness.missing() or self._begin_observing(mediator, settings)
         if problem is not None:
             self._retire(mediator, [])
             raise ValueError(problem)
@@ -118,7 +118,7 @@ class Lifecycle:
         self._settings = settings
         worker = workers.current()
         if worker is not None:
-            worker.reply("ready", mediator.reply_readiness)
+            worker.reply("ready", mediator.readiness.reply)
             worker.reply("feed", mediator.reply_feed)
             worker.set_drain(settings.drain)
 
@@ -138,7 +138,7 @@ class Lifecycle:
     async def running(self) -> None:
         """Prepare for the first requests, before the script opens the listeners."""
         if self.addon_state.mediator is not None:
-            await self.addon_state.mediator.prepare()
+            await self.addon_state.mediator.readiness.prepare()
 
         # What was made by now stays. Without this each full collection stops the loop for a tenth
         # of a second.

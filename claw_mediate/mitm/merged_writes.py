@@ -32,6 +32,7 @@ def _merge(handle_event: Callable[[Any], Iterator[Any]], event: Any) -> Iterator
     try:
         for command in handle_event(event):
             if not isinstance(command, commands.SendData):
+                # A record of the log sends nothing, so it may go before the bytes that are held.
                 if held is not None and not isinstance(command, commands.Log):
                     yield held
                     held = None

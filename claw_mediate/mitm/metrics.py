@@ -159,7 +159,7 @@ class MetricsAddon:
         try:
             async with asyncio.timeout(_SECONDS):
                 if self._mediator is not None:
-                    now = await self._mediator.observed()
+                    now = await self._mediator.readiness.observed()
         except TimeoutError:
             pass  # its state does not answer, and so it is not ready
 

@@ -29,6 +29,7 @@ import msgspec
 from msgspec.structs import replace
 
 from claw_contract.secret import Secret
+from claw_mediate.core.http import Request
 from claw_mediate.core.model_policy import Candidate, PoolKey, Provider
 from claw_mediate.core.observer import (
     NO_OBSERVER,
@@ -62,7 +63,6 @@ from claw_mediate.providers.live_reply import (
     LiveCall,
 )
 from claw_mediate.providers.registry import ProviderRegistry
-from claw_mediate.providers.request_credentials import AgentRequest
 from claw_mediate.providers.routing import KEY_UNAVAILABLE, NO_KEY, Route, log_failover
 from claw_mediate.telemetry.event_log import EventLog
 
@@ -254,7 +254,8 @@ class ProviderFailover:
         for position in positions:
             if failure is not None:
                 step = (route.candidate, route.candidates[position])
-                log_failover(self._log, route.requester, step, _failover_reason(failure))
+                reason = _failover_reason(failure)
+                log_failover(self._log, route.agent, route.turn_id, step, reason)
 
             route.position = position
             # Half of the time is left for the candidates after this one.
@@ -336,7 +337,7 @@ class ProviderFailover:
         try:
             result = await self._send(route, call, provider_auth(provider, key.secret))
             if isinstance(result, ProviderResponse):
-                request = AgentRequest(route.path, route.headers, call.body)
+                request = Request("POST", route.path, route.headers, call.body)
                 answer = KeyAnswer(
                     result.status,
                     result.body,
@@ -369,7 +370,7 @@ class ProviderFailover:
         with call.observer.observe(subject, describe) as exchange:
             with route.stopwatch.model_call(candidate) as set_status:
                 request = RequestInfo("POST", path, [*headers, *credential], body)
-                result = await self._ask(route.requester.agent.id, provider, request, call.live)
+                result = await self._ask(route.agent.id, provider, request, call.live)
                 if isinstance(result, ProviderResponse):
                     set_status(result.status)
                     route.keep_turn_state(result.headers)

@@ -33,9 +33,10 @@ import msgspec
 
 from claw_contract.known_providers import KNOWN_PROVIDERS
 from claw_contract.providers import ApiFormat, ProviderAuth
+from claw_mediate.core.http import Request
 from claw_mediate.core.model_policy import Provider
 from claw_mediate.http.headers import Headers
-from claw_mediate.providers.request_credentials import AgentRequest
+from claw_mediate.providers.request_credentials import may_hold_credential
 
 type KeyVerdict = Literal["accepted", "bad", "doubtful", "account", "throttled", "unknown"]
 
@@ -160,7 +161,7 @@ class KeyAnswer(NamedTuple):
     """The model, and the use of it, that a 429 limits; None for a request that names no model."""
     is_model_call: bool = True
     """False on a path of no dialect, where a code may be about something else."""
-    request: AgentRequest | None = None
+    request: Request | None = None
     """The agent's request, whose own credentials may have caused the error; None for ours."""
 
 
@@ -195,7 +196,7 @@ def _has_code(rules: KeyRules, codes: frozenset[str], answer: KeyAnswer) -> bool
         return False
 
     request = answer.request
-    return request is None or not request.may_hold_credential(for_gateway=rules.may_be_gateway)
+    return request is None or not may_hold_credential(request, for_gateway=rules.may_be_gateway)
 
 
 def find_code(codes: frozenset[str], body: bytes) -> str:

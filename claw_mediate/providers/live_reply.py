@@ -288,7 +288,7 @@ class _FlowTimer:
         self._timeout: asyncio.Timeout | None = None
         self._handle: asyncio.TimerHandle | None = None
         self._idle_since = math.inf
-        self._total_until = math.inf  # While it stands still, and before it has begun
+        self._total_until = math.inf  # So while the time stands still, and before it has begun
         self._total_left = limits.total
         self._has_begun_total = False
         self.is_flowing = False
@@ -350,6 +350,7 @@ class _FlowTimer:
         now = self._loop.time()
         due = min(self._idle_since + self._limits.idle, self._total_until)
         if now < due:
+            # In a pause nothing is due. ``go_on`` may set no timer, so this one looks again.
             self._look_at(min(due, now + self._limits.idle))
         elif self._timeout is not None:
             self._timeout.reschedule(now)

@@ -155,12 +155,14 @@ class PathTables:
         if match is None:
             return request
 
+        # The base path has one spelling, too. The root and the provider's own base path stay. Any
+        # other becomes ``/v1``; at the proxy's own listener, no provider is known.
         base = self._base(request.host)
+        is_provider_known = base.family is not None
+        own_base_path = base.prefixes[0] if is_provider_known else ""
+        prefix = match.prefix if match.prefix in ("", own_base_path) else "/v1"
+
         _, mark, query = request.path.partition("?")
-        # The base path has one spelling, too: none, or the provider's own, or ``/v1`` for any other
-        # that the request was found below.
-        own = base.prefixes[0] if base.family is not None else ""
-        prefix = match.prefix if match.prefix in ("", own) else "/v1"
         path = f"{prefix}{match.path}{mark}{query}"
         return request if path == request.path else replace(request, path=path)
 

@@ -17,11 +17,12 @@ developers.cloudflare.com/ai-gateway, docs.helicone.ai, and the references of th
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import parse_qsl
 
 import msgspec
 
+from claw_mediate.core.http import Request
 from claw_mediate.http.headers import CREDENTIALS
 
 _MAX_READ_BYTES = 1 << 20  # A longer body is not read in the event loop, and so not believed
@@ -64,23 +65,16 @@ _members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _body_decoder = msgspec.json.Decoder(_Body)
 
 
-class AgentRequest(NamedTuple):
-    """A request as its agent wrote it."""
+def may_hold_credential(request: Request, *, for_gateway: bool) -> bool:
+    """Return True if the server could take another credential than ours from an agent's request.
 
-    path: str  # With its query
-    headers: Sequence[tuple[str, str]]
-    body: bytes  # Without its content coding
-
-    def may_hold_credential(self, *, for_gateway: bool) -> bool:
-        """Return True if the server could take another credential than ours from it.
-
-        ``for_gateway``: True if that server may pass the errors of others on.
-        """
-        if has_credential_in_query(self.path):
-            return True
-        if not for_gateway:
-            return False
-        return has_credential_in_headers(self.headers) or not is_ordinary_body(self.body)
+    ``for_gateway``: True if that server may pass the errors of others on.
+    """
+    if has_credential_in_query(request.path):
+        return True
+    if not for_gateway:
+        return False
+    return has_credential_in_headers(request.headers) or not is_ordinary_body(request.body)
 
 
 def has_credential_in_query(path: str) -> bool:

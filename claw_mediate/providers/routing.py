@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
-from typing import NamedTuple
 
 from claw_contract.providers import ApiFormat
 from claw_contract.redaction.redactor import Redactor
@@ -59,13 +58,6 @@ NO_KEY = "no_provider_key"
 KEY_UNAVAILABLE = "provider_key_unavailable"  # ``NO_KEY`` as the reason of a failover
 
 
-class Requester(NamedTuple):
-    """The agent and turn of a request, for the log."""
-
-    agent: Agent
-    turn_id: str
-
-
 def new_turn_id() -> str:
     """Return an unguessable id that begins with the time.
 
@@ -78,7 +70,8 @@ def new_turn_id() -> str:
 class Route:
     """The candidates of one turn's model calls."""
 
-    requester: Requester
+    agent: Agent
+    turn_id: str
     path: str  # The runner's, with its query
     headers: Headers  # Without a credential
     candidates: Sequence[Candidate]
@@ -171,7 +164,8 @@ class Router:
 
     async def candidates(
         self,
-        requester: Requester,
+        agent: Agent,
+        turn_id: str,
         request: Request,
         view: RunnerRequest | None,
         kept: KeptObject | ProviderObject | None = None,
@@ -187,7 +181,7 @@ class Router:
         if names_no_model and kept is not None and request.host is None:
             keeper = self._registry.all().get(kept.provider)
 
-        found = await self._find_candidates(requester, request, view, keeper)
+        found = await self._find_candidates(agent, turn_id, request, view, keeper)
         if isinstance(found, RunnerResponse):
             return found
 
@@ -210,7 +204,8 @@ class Router:
 
     async def _find_candidates(
         self,
-        requester: Requester,
+        agent: Agent,
+        turn_id: str,
         request: Request,
         view: RunnerRequest | None,
         keeper: Provider | None,
@@ -236,7 +231,7 @@ class Router:
                 request.path, 502, "no_provider", "no provider is configured for this host"
             )
 
-        policy = requester.agent.metadata.model_policy
+        policy = agent.metadata.model_policy
         if policy is None or not policy.allowed or view is None:
             if keeper is None and not named.provider.is_usable:
                 return _refuse_without_key(request, named.provider)
@@ -252,10 +247,10 @@ class Router:
             self._registry.all(), api_format, named.provider if is_bound else None
         )
         choice = choose_models(policy, model, reach)
-        self._log_choice(requester, model, choice)
+        self._log_choice(agent, turn_id, model, choice)
         if not choice.candidates:
             return _nothing_allowed(request)
-        return await self._candidates_for_names(requester.agent, request, view, choice)
+        return await self._candidates_for_names(agent, request, view, choice)
 
     async def _candidates_for_names(
         self, agent: Agent, request: Request, view: RunnerRequest, choice: ModelChoice
@@ -315,7 +310,7 @@ class Router:
         return redactor.with_secrets(new_keys)
 
     def first_ready(
-        self, requester: Requester, candidates: Sequence[Candidate], part: LimitedPart
+        self, agent: Agent, turn_id: str, candidates: Sequence[Candidate], part: LimitedPart
     ) -> tuple[Candidate, PoolKey | None] | None:
         """Return the first candidate that has a ready key, with that key.
 
@@ -329,7 +324,8 @@ class Router:
 
             self._registry.check_dead_keys(candidate.provider)
             if candidate is not candidates[0]:
-                log_failover(self._log, requester, (candidates[0], candidate), KEY_UNAVAILABLE)
+                step = candidates[0], candidate
+                log_failover(self._log, agent, turn_id, step, KEY_UNAVAILABLE)
             return candidate, keys[0]
 
         is_model_call = part in {LimitedPart.ANSWERS, LimitedPart.COUNTS}
@@ -357,8 +353,7 @@ class Router:
             return json_splice.splice(view.body, [(*view.model_span, model.encode())])
         return replace_model(view.body, model)
 
-    def _log_choice(self, requester: Requester, model: str, choice: ModelChoice) -> None:
-        agent = requester.agent
+    def _log_choice(self, agent: Agent, turn_id: str, model: str, choice: ModelChoice) -> None:
         for ref, reason in choice.unusable_refs.items():
             key = (agent.id, agent.digest, ref, reason)
             if key not in self._logged:  # it would be in every request
@@ -371,7 +366,7 @@ class Router:
             self._log.event(
                 "intervention",
                 agent,
-                turn_id=requester.turn_id,
+                turn_id=turn_id,
                 model=model,
                 intervention=choice.intervention,
                 effective_provider=effective.provider.name,
@@ -418,14 +413,14 @@ def replace_model(body: bytes, model: str) -> bytes:
 
 
 def log_failover(
-    log: EventLog, requester: Requester, step: tuple[Candidate, Candidate], reason: str
+    log: EventLog, agent: Agent, turn_id: str, step: tuple[Candidate, Candidate], reason: str
 ) -> None:
     """Log the step from one candidate to another."""
     before, after = step
     log.event(
         "failover",
-        requester.agent,
-        turn_id=requester.turn_id,
+        agent,
+        turn_id=turn_id,
         model=after.model,
         from_provider=before.provider.name,
         from_model=before.model,

@@ -19,13 +19,15 @@ from claw_contract.manifest import (
     NoAuth,
 )
 from claw_contract.secret import Secret
+from claw_mediate.agents.directory import Agent
 from claw_mediate.core import tool_result
+from claw_mediate.core.observer import TurnObserver
 from claw_mediate.core.types import ToolCall, ToolResult
 from claw_mediate.file_cache import MissingCredentialError, resolve_secret
 from claw_mediate.http.headers import Headers, basic, bearer
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.tools.http import HttpTransport
-from claw_mediate.tools.managed_call import CallContext, ManagedCall, Transport, report_not_made
+from claw_mediate.tools.managed_call import ManagedCall, Transport, report_not_made
 from claw_mediate.tools.mcp import McpTransport
 
 
@@ -39,7 +41,7 @@ class ToolExecutor:
         self._transports: dict[type, Transport] = {HttpExecution: http, McpExecution: self._mcp}
 
     async def call(
-        self, context: CallContext, call: ToolCall, key: str, seconds: float
+        self, agent: Agent, observer: TurnObserver, call: ToolCall, key: str, seconds: float
     ) -> ToolResult:
         """Execute one call in at most ``seconds``; raise nothing but cancellation.
 
@@ -55,7 +57,7 @@ class ToolExecutor:
         try:
             async with asyncio.timeout(limit):
                 until = asyncio.get_running_loop().time() + limit
-                result = await self._execute(context, call, key, until)
+                result = await self._execute(agent, observer, call, key, until)
         except TimeoutError:
             result = tool_result.timeout(call, limit)
 
@@ -70,7 +72,7 @@ class ToolExecutor:
             await transport.close()
 
     async def _execute(
-        self, context: CallContext, call: ToolCall, key: str, until: float
+        self, agent: Agent, observer: TurnObserver, call: ToolCall, key: str, until: float
     ) -> ToolResult:
         assert call.tool is not None
         try:
@@ -79,10 +81,10 @@ class ToolExecutor:
             result = tool_result.request_failed(
                 call, "The tool's credential is not available.", sent=False
             )
-            return report_not_made(context, key, result)
+            return report_not_made(observer, key, result)
 
-        context = replace(context, redactor=context.redactor.with_secrets(secrets))
-        managed = ManagedCall(context, call, key, credentials, until)
+        redactor = observer.redactor.with_secrets(secrets)
+        managed = ManagedCall(agent, observer, redactor, call, key, credentials, until)
         return await self._transports[type(call.tool.execution)].run(managed)
 
     def _credentials(self, auth: Auth) -> tuple[Headers, list[Secret]]:

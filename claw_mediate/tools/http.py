@@ -29,7 +29,7 @@ class HttpTransport:
         """Make the call and return its result."""
         execution = managed.tool.execution
         assert isinstance(execution, HttpExecution)
-        request = build_http_request(managed.tool, managed.arguments, managed.context.agent.id)
+        request = build_http_request(managed.tool, managed.arguments, managed.agent.id)
         if isinstance(request, str):
             return managed.refuse(tool_result.invalid_arguments(managed.call, request))
 
@@ -42,8 +42,8 @@ class HttpTransport:
             shown_headers = [*mask_values(managed.credentials), *headers]
             return RequestInfo(request.method, url, shown_headers, request.body or b"")
 
-        observer = managed.context.observer
-        with observer.observe(managed.subject, describe, managed.context.redactor) as exchange:
+        observer = managed.observer
+        with observer.observe(managed.subject, describe, managed.redactor) as exchange:
             result = await self._send(managed, request, [*managed.credentials, *headers], exchange)
             exchange.on_failure(result.code or "")  # ignored after a response
         return result
@@ -60,10 +60,10 @@ class HttpTransport:
     ) -> ToolResult:
         """Send the request once and return the result of its response, or of its failure."""
         execution = managed.tool.execution
-        redactor = managed.context.redactor
+        redactor = managed.redactor
         limit = managed.max_bytes
         url = execution.base_url
-        pool = self._pools[managed.context.agent.id, execution.service, url]
+        pool = self._pools[managed.agent.id, execution.service, url]
 
         # More than is shown: a character, or a secret, may be divided by the limit.
         max_kept = limit + 4 + redactor.max_form_bytes

@@ -12,8 +12,8 @@ from claw_contract.manifest import Tool
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core import tool_result
-from claw_mediate.core.observer import NO_OBSERVER, Subject, TurnObserver
-from claw_mediate.core.tool_call import round_of_key, write_arguments
+from claw_mediate.core.observer import Subject, TurnObserver
+from claw_mediate.core.tool_call import round_of_key, turn_of_key, write_arguments
 from claw_mediate.core.types import Arguments, ToolCall, ToolResult
 from claw_mediate.http.headers import Headers
 
@@ -25,20 +25,13 @@ MAX_BODY_BYTES = 64 * 1024 * 1024
 IDLE_SECONDS = 4.0
 
 
-class CallContext(msgspec.Struct, frozen=True):
-    """The agent and turn that a call belongs to."""
+class ManagedCall(msgspec.Struct, frozen=True):
+    """A call of an agent's, with the credentials of its tool, which the redactor knows too."""
 
     agent: Agent
-    turn_id: str
-    redactor: Redactor = msgspec.field(default_factory=lambda: Redactor(()))
-    """Knows all secrets: a service may repeat what another one said."""
-    observer: TurnObserver = NO_OBSERVER
-
-
-class ManagedCall(msgspec.Struct, frozen=True):
-    """A call with the credentials of its tool, which the context's redactor knows too."""
-
-    context: CallContext
+    observer: TurnObserver
+    redactor: Redactor
+    """Knows all secrets of the turn, too: a service may repeat what another one said."""
     call: ToolCall
     key: str  # Identifies the call within its turn; the same when the turn is repeated
     credentials: Headers
@@ -61,15 +54,15 @@ class ManagedCall(msgspec.Struct, frozen=True):
     @property
     def max_bytes(self) -> int:
         """The limit of what the model is shown of the answer."""
-        return self.tool.annotations.max_result_bytes or self.context.agent.limits.result_bytes
+        return self.tool.annotations.max_result_bytes or self.agent.limits.result_bytes
 
     def own_headers(self, accept: str) -> Headers:
         """Return the headers that say who calls in which turn."""
         headers = [
             ("accept", accept),
             ("user-agent", "clawdapus"),
-            ("x-claw-id", self.context.agent.id),
-            ("x-claw-turn", self.context.turn_id),
+            ("x-claw-id", self.agent.id),
+            ("x-claw-turn", turn_of_key(self.key)),
         ]
         if self.tool.effect != "read":
             headers.append(("idempotency-key", self.key))
@@ -77,7 +70,7 @@ class ManagedCall(msgspec.Struct, frozen=True):
 
     def refuse(self, result: ToolResult) -> ToolResult:
         """Report to the observer that the call is not made; return its result."""
-        return report_not_made(self.context, self.key, result)
+        return report_not_made(self.observer, self.key, result)
 
     def fail(self, error: httpx2.HTTPError | httpx2.InvalidURL | UnicodeError) -> ToolResult:
         """Return the result of a call that could not be made, or whose connection broke.
@@ -107,10 +100,10 @@ class Transport(Protocol):
     async def close(self) -> None: ...
 
 
-def report_not_made(context: CallContext, key: str, result: ToolResult) -> ToolResult:
+def report_not_made(observer: TurnObserver, key: str, result: ToolResult) -> ToolResult:
     """Report to the observer a call that is not made; return its result."""
     subject = Subject("tool", round_of_key(key), result.call.canonical)
-    context.observer.report_not_made(subject, write_arguments(result.call), result.code or "")
+    observer.report_not_made(subject, write_arguments(result.call), result.code or "")
     return result
 
 

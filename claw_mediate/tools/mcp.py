@@ -118,7 +118,7 @@ class McpTransport:
         tool = managed.tool
         assert isinstance(tool.execution, McpExecution)
         request_id = connection.next_id()
-        params = build_mcp_params(tool, managed.arguments, managed.context.agent.id, session.meta)
+        params = build_mcp_params(tool, managed.arguments, managed.agent.id, session.meta)
         body = protocol.write_request(request_id, "tools/call", params)
 
         headers = session.headers("tools/call", tool.execution.tool_name)
@@ -130,8 +130,8 @@ class McpTransport:
             shown_headers = _shown_headers(connection, session, headers)
             return RequestInfo("POST", connection.url, shown_headers, body, session.server)
 
-        observer = managed.context.observer
-        with observer.observe(managed.subject, describe, managed.context.redactor) as exchange:
+        observer = managed.observer
+        with observer.observe(managed.subject, describe, managed.redactor) as exchange:
             try:
                 reply = await connection.ask(session, request_id, headers, body)
             except AnswerTooLargeError:
@@ -155,11 +155,11 @@ class McpTransport:
         """
         execution = managed.tool.execution
         assert isinstance(execution, McpExecution)
-        for name, reason in connection.find_changes(session, managed.context.agent, execution):
+        for name, reason in connection.find_changes(session, managed.agent, execution):
             if self._log is not None:
                 self._log.event(
                     "intervention",
-                    managed.context.agent,
+                    managed.agent,
                     intervention=f"managed_tool_quarantined:{name}",
                     tool=name,
                     reason=reason,
@@ -175,7 +175,7 @@ class McpTransport:
 
         Log what the server says of that.
         """
-        redactor = managed.context.redactor
+        redactor = managed.redactor
         limit = min(managed.max_bytes, _MAX_WORDS)
         words = redactor.document(redactor.cut(error.words, limit)).strip()
         if words:
@@ -205,7 +205,7 @@ class McpTransport:
         said = tool_result.utf8_prefix(words, _MAX_LOGGED_WORDS)
         self._log.event(
             "intervention",
-            managed.context.agent,
+            managed.agent,
             intervention=f"mcp_session_refused:{execution.service}",
             reason=f"{error}: {said}",
         )
@@ -258,7 +258,7 @@ class McpTransport:
         execution = managed.tool.execution
         assert isinstance(execution, McpExecution)
         url = execution.base_url.rstrip("/") + execution.path
-        return _Key(managed.context.agent.id, execution.service, url, execution.auth)
+        return _Key(managed.agent.id, execution.service, url, execution.auth)
 
 
 def _shown_headers(connection: McpConnection, session: McpSession, headers: Headers) -> Headers:
@@ -269,13 +269,13 @@ def _shown_headers(connection: McpConnection, session: McpSession, headers: Head
 
 
 def _plain_arguments(managed: ManagedCall) -> JsonObject:
-    return {**managed.arguments.values, CLAW_ID: managed.context.agent.id}
+    return {**managed.arguments.values, CLAW_ID: managed.agent.id}
 
 
 def _read_reply(managed: ManagedCall, reply: Reply) -> ToolResult:
     """Return the result in a reply: a result of MCP, else its status, else a failure."""
     call = managed.call
-    redactor = managed.context.redactor
+    redactor = managed.redactor
     limit = managed.max_bytes
 
     if reply.message is not None:

@@ -78,6 +78,7 @@ class AnswerReader:
         self._writer = writer
         self.cursor = Cursor()
         self.ready = asyncio.Event()
+        self._alarm: asyncio.TimerHandle | None = None
 
     @property
     def id(self) -> str:
@@ -106,15 +107,20 @@ class AnswerReader:
         self._readers.note_read()
         return b"".join(chunks)
 
-    async def wait(self, seconds: float | None) -> bool:
-        """Wait for more to read. Return False if the seconds were over before."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self.ready.wait()
-        except TimeoutError:
-            return False
+    async def wait(self, seconds: float | None) -> None:
+        """Wait for more to read, at most so many seconds. It may return earlier, and without more.
+
+        No call may have an earlier end than the one before: an alarm that is set already stays, for
+        to set it anew with each event would cost more than to write the event.
+        """
+        if self._alarm is None and seconds is not None:
+            self._alarm = asyncio.get_running_loop().call_later(seconds, self._ring)
+        await self.ready.wait()
         self.ready.clear()
-        return True
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self.ready.set()
 
     def beat(self, note: str, kind: Keepalive) -> bytes:
         """Return an event that says that the turn is alive."""
@@ -128,6 +134,8 @@ class AnswerReader:
         return self._writer.error(error)
 
     def close(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
         self._readers.detach(self)
 
 

@@ -11,6 +11,8 @@ request may come right behind it.
 
 from collections.abc import Callable, Iterator, Sequence
 
+from msgspec.structs import replace
+
 from claw_contract.log import CutPlace
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.agents.directory import Agent
@@ -54,6 +56,7 @@ class AnswerStream:
         self._shows = shows
         self._tool_use = ToolUse.AS_REQUESTED  # Of the model call that is under way
         self._gate = self._new_gate()
+        self._assembler: Assembler | None = None  # Of the same call
         self._ends: list[ReplyEvent] = []
 
     def _new_gate(self) -> ReplyGate:
@@ -87,7 +90,8 @@ class AnswerStream:
         self._gate = self._new_gate()
         self._redactor.clear()
         self.shown.begin_reply()
-        return self.shown.dialect.assembler()
+        self._assembler = self.shown.dialect.assembler()
+        return self._assembler
 
     @property
     def is_far_ahead(self) -> bool:
@@ -140,7 +144,7 @@ class AnswerStream:
         return self.shown.dialect.replay_rules.unseal(closing)
 
     def _add(self, event: ReplyEvent, *, is_told: bool = False) -> None:
-        self._gate.note_shown(event)
+        self._gate.note_shown(event, self._redactor.take_early())
         if event.kind != "opening" and not self.shown.has_content:
             self._times.note_first_shown()
         self.shown.add(event, is_told=is_told)
@@ -179,24 +183,38 @@ class AnswerStream:
             self._gate = self._new_gate()
         self.readers.wake()
 
-    def release(self, body: bytes, *, terminal: bool) -> None:
+    def release(self, body: bytes, *, terminal: bool, places: Sequence[int] | None = None) -> None:
         """Show the rest of the answer, but for its end.
 
         ``body``: as the dialect writes it for the runner, redacted. A ``terminal`` one, of a turn
         that a tool ended, is told only if nothing was shown before: its reply was hidden.
+        ``places``: of the body's pieces in the reply as it came; None if it has all of them.
         """
         self.note_verdict()
         self._flush()
         if terminal:
             self.begin()  # The body says nothing of the reply that was read last.
 
+        told = self._tell(body)
+        if places is not None and self._gate.has_shown:
+            self._close_left_out(places)
+            told = (_at_place(event, places) for event in told)
+
         adds_nothing = terminal and self.shown.has_content
-        for event in self._gate.rest(self._tell(body)):
+        for event in self._gate.rest(told):
             if event.kind == "end":
                 self._ends.append(event)
             elif not adds_nothing:
                 self._add(event, is_told=True)
         self.readers.wake()
+
+    def _close_left_out(self, places: Sequence[int]) -> None:
+        """End the pieces that were shown and are not in the answer: nothing that they led to is."""
+        assert self._assembler is not None
+        self.shown.has_left_out = True
+        for closing in self._gate.open_closings(self._tell(self._assembler.body())):
+            if closing.piece not in places:
+                self._add(self._unseal(closing))
 
     def finish(self) -> None:
         """Add the end, after which the stream is over."""
@@ -228,6 +246,12 @@ class AnswerStream:
             held_ms=_milliseconds(times.held),
             shown={number: _count(words) for number, words in self.shown.words().items()},
         )
+
+
+def _at_place(event: ReplyEvent, places: Sequence[int]) -> ReplyEvent:
+    """Return an event of a body as that of its piece in the reply as it came."""
+    is_of_piece = event.kind not in {"opening", "end"}
+    return replace(event, piece=places[event.piece]) if is_of_piece else event
 
 
 def _count(words: ShownWords) -> ShownCharacters:

@@ -78,6 +78,7 @@ class Billing:
         usage, admission = answer.usage, context.admission
         cost = self._budgets.cost_of_answer(context.provider, context.model, answer, admission)
         if context.view is not None:
+            # With a limit in dollars, ``cost_of_answer`` knows already what cost nothing.
             is_free = admission is None and _is_free(usage, status)
             self._budgets.settle(context.agent, context.model, FREE if is_free else cost, admission)
         return usage_record(usage, 1 if usage else 0, cost)

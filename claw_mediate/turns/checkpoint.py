@@ -178,8 +178,9 @@ class TurnCheckpoint:
     ) -> None:
         """Record a good response of the model: this round's model call is never made again.
 
-        If it is the turn's answer, that is recorded next, and the response itself only where the
-        turn fails all the same.
+        ``is_answer``: the response is the turn's answer, which ``end`` records in the place of all
+        steps. So this step only waits, and is written before the next one if the turn goes on or
+        fails all the same.
         """
         step = partial(self._journal.record_response, self.turn_id, round_number, body)
         if not is_answer:

@@ -130,7 +130,7 @@ class TurnContext(RequestContext, frozen=True, kw_only=True):
     before_rest: tuple[str, ...] = ()
     """Digests of the last messages before the rest of that answer: what is held is among them."""
     settled: SettledAnswer | None = None
-    """What the runner sent of an earlier turn's answer, with words of its own behind it."""
+    """The part of an earlier turn's answer that the runner sent, with words of its own behind it."""
     conversation: ConversationRecord | None = None
     """The conversation that the provider puts the turn into."""
 

@@ -153,15 +153,21 @@ def _withheld(agent: Agent, reason: str, shown: Collection[str] = ()) -> list[Js
 def _sent_body(context: TurnContext, limit: int) -> Any:
     """Return what history holds of the request that the provider was sent first."""
     prepared = context.prepared
-    request = prepared.build(prepared.first)(ToolUse.AS_REQUESTED)
-    is_first = context.route.position == 0 or context.model == context.route.candidates[0].model
-    if not is_first or request.unextended or len(request.head) <= MAX_BODY_BYTES:
-        return body_for_history(context.route.body(request.body), context.redactor, limit)
+    build_variant = prepared.build(prepared.first)
+    request = build_variant(ToolUse.AS_REQUESTED)
+
+    route = context.route
+    has_first_model = route.position == 0 or context.model == route.candidates[0].model
+    is_head_enough = len(request.head) > MAX_BODY_BYTES and not request.unextended
+    if not has_first_model or not is_head_enough:
+        return body_for_history(route.body(request.body), context.redactor, limit)
 
     # Only its beginning is kept, so that the whole is not put together once more.
     size = len(request.head) + len(request.prefill) + len(request.tail)
-    comma = bool(request.prefill) and not request.head.endswith(b"[")
-    return cut_for_history(request.head, size + comma, context.redactor, limit)
+    has_comma = bool(request.prefill) and not request.head.endswith(b"[")
+    if has_comma:
+        size += 1  # Between the runner's messages and the one that it began
+    return cut_for_history(request.head, size, context.redactor, limit)
 
 
 def _body_limit(result: TurnResult, usage: UsageRecord, *, has_run: bool) -> int:

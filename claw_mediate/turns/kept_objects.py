@@ -48,7 +48,7 @@ from claw_mediate.dialects.model_only import read_other_path
 from claw_mediate.http.headers import of_json, provider_headers
 from claw_mediate.providers.client import ProviderResponse, TransportFailure, too_large
 from claw_mediate.providers.failover import ProviderFailover
-from claw_mediate.providers.routing import Requester, Router, new_turn_id
+from claw_mediate.providers.routing import Router, new_turn_id
 from claw_mediate.turns.kept.fetched_document import FailedFetchError, answer_with, whole_body
 from claw_mediate.turns.kept.provider_objects import Owners
 from claw_mediate.turns.other_paths import check_names_none
@@ -143,8 +143,8 @@ class KeptObjects:
         if isinstance(named, RunnerResponse):
             return named
 
-        requester = Requester(admitted.agent, new_turn_id())
-        candidates = await self._routing.candidates(requester, request, None, found)
+        agent, turn_id = admitted.agent, new_turn_id()
+        candidates = await self._routing.candidates(agent, turn_id, request, None, found)
         if isinstance(candidates, RunnerResponse):
             return candidates
 

@@ -17,13 +17,14 @@ from claw_mediate.core.http import read_error_message
 from claw_mediate.core.turn_clock import TurnClock
 from claw_mediate.core.types import AskModel, ModelFailed, ModelResponse, ToolUse
 from claw_mediate.dialects.base import Dialect, UnreadableResponseError
+from claw_mediate.dialects.streams import ReplySink
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.client import CutReply, ProviderResponse, TransportFailure
 from claw_mediate.providers.failover import ModelCall, ModelResult, lift_timeout
 from claw_mediate.providers.live_reply import LiveCall, RunnerHeaders
 from claw_mediate.turns.billing import read_usage
 from claw_mediate.turns.context import PreparedRequest
-from claw_mediate.turns.ports import LivePort, Ports
+from claw_mediate.turns.ports import Ports
 
 _ERRORS = range(HTTPStatus.BAD_REQUEST, 600)
 _REFUSALS = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
@@ -168,12 +169,12 @@ class ModelCalls:
     async def _post(
         self, command: AskModel, call: ModelCall, turn_limit: asyncio.Timeout
     ) -> ModelResult:
-        port = self._ports.live
-        if port is None:
+        sink = self._ports.sink
+        if sink is None:
             return await self._ask_as_accepted(call)
 
-        port.on_ask(command.tool_use)
-        return await self._post_live(call, port, turn_limit)
+        self._ports.on_ask(command.tool_use)
+        return await self._post_live(call, sink, turn_limit)
 
     async def _ask_as_accepted(self, call: ModelCall) -> ModelResult:
         """Make a call; again without what it need not ask for, if that was refused."""
@@ -183,7 +184,7 @@ class ModelCalls:
         return answer
 
     async def _post_live(
-        self, call: ModelCall, port: LivePort, turn_limit: asyncio.Timeout
+        self, call: ModelCall, sink: ReplySink, turn_limit: asyncio.Timeout
     ) -> ModelResult:
         """Make a call whose reply is shown while it comes.
 
@@ -196,9 +197,10 @@ class ModelCalls:
             self._clock.stop()
             lift_timeout(turn_limit)
 
-        flow_left = port.limits.total - self._flow_seconds
-        limits = port.limits._replace(total=max(flow_left, 0.0))
-        live = LiveCall(port.sink, limits, on_head=self._note_head, on_shown=on_shown)
+        whole_turn = self._ports.flow_limits
+        flow_left = whole_turn.total - self._flow_seconds
+        limits = whole_turn._replace(total=max(flow_left, 0.0))
+        live = LiveCall(sink, limits, on_head=self._note_head, on_shown=on_shown)
         try:
             answer = await self._ask_as_accepted(replace(call, live=live))
         except asyncio.CancelledError:  # the runner has left, or the turn's time is over
@@ -210,7 +212,7 @@ class ModelCalls:
             self._flow_seconds += live.flow_seconds
 
         if isinstance(answer, ModelResponse) and not live.was_streamed:
-            port.on_json_body()
+            self._ports.on_json_body()
         return answer
 
     def _note_head(self, headers: RunnerHeaders) -> None:
@@ -245,8 +247,8 @@ class ModelCalls:
             body = self._dialect.write_request(request, hidden)
 
         self._usage_maker = ""
-        if self._ports.live is not None:
-            if maker in self._ports.live.usage_refusals:
+        if self._ports.sink is not None:
+            if maker in self._ports.usage_refusals:
                 body = self._dialect.without_stream_usage(body)
             else:
                 self._usage_maker = maker
@@ -285,13 +287,12 @@ class ModelCalls:
         return self._refuses_usage(answer) or self._refuses_replayable(answer)
 
     def _refuses_usage(self, answer: ProviderResponse) -> bool:
-        live = self._ports.live
-        if live is None or not self._usage_maker or answer.status not in _REFUSALS:
+        if not self._usage_maker or answer.status not in _REFUSALS:
             return False
         if not self._dialect.refuses_stream_usage(answer.body):
             return False
 
-        live.usage_refusals.note(self._usage_maker)
+        self._ports.usage_refusals.note(self._usage_maker)
         return True
 
     def _refuses_replayable(self, answer: ProviderResponse) -> bool:

@@ -41,11 +41,9 @@ from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.key_answers import KeyAnswer, needs_body
 from claw_mediate.providers.paths import PathTables, provider_target
 from claw_mediate.providers.registry import ProviderRegistry
-from claw_mediate.providers.request_credentials import AgentRequest
 from claw_mediate.providers.routing import (
     NO_KEY,
     LimitedPart,
-    Requester,
     Route,
     Router,
     new_turn_id,
@@ -140,14 +138,14 @@ class Passthrough:
 
         The credential is swapped, and the prefix of the model is removed.
         """
-        requester = Requester(admitted.agent, new_turn_id())
+        agent, turn_id = admitted.agent, new_turn_id()
         named = about.kept or about.named_object
-        candidates = await self._routing.candidates(requester, request, view, named)
+        candidates = await self._routing.candidates(agent, turn_id, request, view, named)
         if isinstance(candidates, RunnerResponse):
             return candidates
 
         part = _limited_part(view, about)
-        ready = self._routing.first_ready(requester, candidates, part)
+        ready = self._routing.first_ready(agent, turn_id, candidates, part)
         if ready is None:
             return self._no_key(request, candidates, part)
 
@@ -160,7 +158,7 @@ class Passthrough:
             return self._paths.refuse(admitted.agent, request)
 
         # The body as this provider and model take it.
-        route = Route(requester, request.path, [], [candidate])
+        route = Route(agent, turn_id, request.path, [], [candidate])
         hides_usage = False
         if view is not None:
             try:
@@ -206,7 +204,7 @@ class Passthrough:
         ``JsonSpliceError``.
         """
         candidate = route.candidate
-        agent = route.requester.agent
+        agent = route.agent
         write_body = partial(self._routing.body_for_model, agent, view, candidate.model)
         body = await compute(len(view.body), write_body)
         if about.admission is None:
@@ -229,8 +227,8 @@ class Passthrough:
         counted = None if about.purpose == "count" else view
         recorded_request, recorded_view = _recorded(request, counted, route.candidate.model)
         context = RequestContext(
-            turn_id=route.requester.turn_id,
-            agent=route.requester.agent,
+            turn_id=route.turn_id,
+            agent=route.agent,
             request=recorded_request,
             view=recorded_view,
             redactor=redactor,
@@ -302,11 +300,11 @@ class Passthrough:
         self, admitted: Identity, request: Request, provider: Provider, fetch: Awaitable[TurnResult]
     ) -> RunnerResponse:
         """Return the answer to a request that asks no model, and record it."""
-        requester = Requester(admitted.agent, new_turn_id())
-        route = Route(requester, request.path, [], [Candidate(provider, "")])
+        agent, turn_id = admitted.agent, new_turn_id()
+        route = Route(agent, turn_id, request.path, [], [Candidate(provider, "")])
         redactor = self._routing.protect_keys(route.candidates, self._redactor(admitted))
         context = RequestContext(
-            turn_id=requester.turn_id,
+            turn_id=turn_id,
             agent=admitted.agent,
             request=request,
             view=None,
@@ -393,8 +391,7 @@ class Passthrough:
         if handle.key is None:
             return
 
-        asked = handle.context.request
-        request = AgentRequest(asked.path, asked.headers, asked.body)
+        request = handle.context.request
         scope = None if is_noted else handle.scope
         answer = KeyAnswer(status, body, retry_after, scope, handle.is_dialect, request)
         self._registry.record_response(handle.provider, handle.key, answer)

@@ -34,7 +34,7 @@ from claw_mediate.dialects.base import (
 from claw_mediate.dialects.model_only import NOT_READ
 from claw_mediate.http.headers import of_json, provider_headers
 from claw_mediate.http.large_bodies import compute
-from claw_mediate.providers.routing import Requester, Route, new_turn_id, replace_model
+from claw_mediate.providers.routing import Route, new_turn_id, replace_model
 from claw_mediate.settings import Settings
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.telemetry.timing import Stopwatch
@@ -469,8 +469,7 @@ class TurnPipeline:
         agent, request = incoming.agent, incoming.request
         view = self._choose_stream(incoming, turn_id)
         incoming = replace(incoming, view=view)
-        requester = Requester(agent, turn_id)
-        candidates = await self._routing.candidates(requester, request, view, incoming.place)
+        candidates = await self._routing.candidates(agent, turn_id, request, view, incoming.place)
         if isinstance(candidates, RunnerResponse):
             return candidates
 
@@ -483,7 +482,7 @@ class TurnPipeline:
         prepared = await self._preparer.prepare(incoming, text, first.maker, turn_id)
         redactor = self._routing.protect_keys(candidates, incoming.redactor)
         headers = _headers_for_model(incoming)
-        route = Route(requester, request.path, headers, candidates, stopwatch=stopwatch)
+        route = Route(agent, turn_id, request.path, headers, candidates, stopwatch=stopwatch)
         return TurnContext(
             turn_id=turn_id,
             agent=agent,

@@ -35,19 +35,6 @@ type Note = Callable[[ModelResponse, Sequence[ToolResult]], Awaitable[None]]
 async def _note_nothing(_response: ModelResponse, _results: Sequence[ToolResult]) -> None: ...
 
 
-class LivePort(msgspec.Struct, frozen=True):
-    """The place where replies go while they come."""
-
-    sink: ReplySink
-    limits: FlowLimits = FlowLimits()
-    """Those of the whole turn."""
-    on_json_body: Callable[[], None] = lambda: None
-    """Told that the provider answered a request for a stream with one JSON body."""
-    on_ask: Callable[[ToolUse], None] = lambda _: None
-    """Told that a model call is about to be sent, and what it says of the use of tools."""
-    usage_refusals: StreamUsageRefusals = msgspec.field(default_factory=StreamUsageRefusals)
-
-
 class Ports(msgspec.Struct, frozen=True):
     """Everything that a turn reaches outside itself."""
 
@@ -63,8 +50,16 @@ class Ports(msgspec.Struct, frozen=True):
     reasoning: ReplayableReasoning = msgspec.field(default_factory=ReplayableReasoning)
     report: Callable[[str], None] = lambda _: None
     """Told the name of an intervention."""
-    live: LivePort | None = None
+
+    sink: ReplySink | None = None
     """Takes the replies of a live turn while they come; None in any other turn."""
+    flow_limits: FlowLimits = FlowLimits()
+    """Those of all replies of a live turn."""
+    on_ask: Callable[[ToolUse], None] = lambda _: None
+    """Told that a live turn's model call is about to be sent, and with what use of tools."""
+    on_json_body: Callable[[], None] = lambda: None
+    """Told that the provider answered a request for a stream with one JSON body."""
+    usage_refusals: StreamUsageRefusals = msgspec.field(default_factory=StreamUsageRefusals)
 
 
 class Peers(NamedTuple):

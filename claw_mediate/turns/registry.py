@@ -25,12 +25,11 @@ from claw_mediate.providers.client import TransportFailure
 from claw_mediate.providers.failover import ModelCall, ModelResult
 from claw_mediate.providers.live_reply import FlowLimits
 from claw_mediate.telemetry.event_log import now_rfc3339
-from claw_mediate.tools.managed_call import CallContext
 from claw_mediate.turns.answer_stream import AnswerStream
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.context import SettledAnswer, TurnContext
 from claw_mediate.turns.driver import TurnDriver, drive
-from claw_mediate.turns.ports import LivePort, Ports, TurnParts
+from claw_mediate.turns.ports import Ports, TurnParts
 from claw_mediate.turns.provider_memory import ReplayableReasoning, StreamUsageRefusals
 from claw_mediate.turns.run import RunningTurn
 from claw_mediate.turns.shown_answer import ShownAnswer
@@ -184,7 +183,6 @@ class TurnRegistry:
         observer = TurnObserver(
             context.request.observer, context.turn_id, context.agent.id, context.redactor
         )
-        caller = CallContext(context.agent, context.turn_id, context.redactor, observer)
 
         async def ask_model(call: ModelCall) -> ModelResult:
             def read(body: bytes) -> ModelResponse:
@@ -198,14 +196,14 @@ class TurnRegistry:
         async def call_tool(call: ToolCall, key: str, seconds: float) -> ToolResult:
             started = now_rfc3339()
             with context.route.stopwatch.waiting():
-                result = await peers.services.call(caller, call, key, seconds)
+                result = await peers.services.call(context.agent, observer, call, key, seconds)
             return replace(result, started=started)
 
         async def note_progress(response: ModelResponse, results: Sequence[ToolResult]) -> None:
             if context.conversation is not None:
                 await context.conversation.note_progress(response, results)
 
-        return Ports(
+        ports = Ports(
             model=ask_model,
             tools=call_tool,
             now=peers.now,
@@ -213,19 +211,16 @@ class TurnRegistry:
             note_progress=note_progress,
             reasoning=self._reasoning,
             report=partial(self._recorder.log_intervention, context),
-            live=self._live_port(context, stream),
         )
-
-    def _live_port(self, context: TurnContext, stream: AnswerStream | None) -> LivePort | None:
-        """Return where the replies of a turn go while they come; None if they are not shown."""
         if stream is None or not context.view.is_live:
-            return None
-        on_json_body = partial(self._recorder.log_live_fallback, context, "json_body")
-        return LivePort(
-            stream,
-            self._flow_limits,
-            on_json_body=on_json_body,
+            return ports
+
+        return replace(
+            ports,
+            sink=stream,
+            flow_limits=self._flow_limits,
             on_ask=stream.note_asked,
+            on_json_body=partial(self._recorder.log_live_fallback, context, "json_body"),
             usage_refusals=self._usage_refusals,
         )
 

@@ -35,6 +35,7 @@ from claw_mediate.turns.context import SettledAnswer, TurnContext, TurnResult
 from claw_mediate.turns.driver import TurnDriver, drive
 from claw_mediate.turns.kept.records import describe_delivered, marks_of
 from claw_mediate.turns.ports import TurnParts
+from claw_mediate.turns.shown_answer import ShownAnswer
 from claw_mediate.turns.shown_rounds import describe_shown
 from claw_state.continuity import Anchor
 from claw_state.journal import StoredResponse
@@ -216,7 +217,7 @@ class RunningTurn:
         if self.stream is not None and context.view.is_live:
             # What waited for the verdict is shown at once, and the end when all is stored.
             self.stream.drop(outcome.rounds)
-            self.stream.release(body, terminal=outcome.terminal)
+            self.stream.release(body, terminal=outcome.terminal, places=response.places)
             answer = self.stream.shown.answer(body)
 
         anchor = await self._remember(outcome, body)
@@ -295,10 +296,21 @@ class RunningTurn:
         conversation = self.context.conversation
         if conversation is None:
             return
+        if isinstance(outcome, Refuse):
+            joined = self._shown_items(outcome)
 
         await conversation.note_end(outcome, self.driver.last_round(), marks, joined)
         if any(map(_could_leave, outcome.rounds)):
             self._recorder.log_intervention(self.context, "conversation_keeps_rounds")
+
+    def _shown_items(self, outcome: Refuse) -> bytes:
+        """Return a body with all that a failed turn has shown; b"" if it has shown nothing."""
+        stream = self.stream
+        if stream is None or not stream.shown.has_content:
+            return b""
+
+        stream.drop(outcome.rounds)
+        return stream.shown.answer(b"{}")
 
     async def _remember(self, outcome: Deliver, body: bytes) -> Anchor:
         """Store the hidden rounds of an answer; return the anchor by which they are found again.
@@ -326,13 +338,18 @@ class RunningTurn:
     ) -> Anchor:
         """Store these rounds under the answer to the request; return its anchor."""
         context, dialect = self.context, self.context.dialect
-        anchor = dialect.response_anchor(outcome.response, context.view, terminal=outcome.terminal)
+        response = outcome.response
         stream = self.stream
+        if stream is not None and context.view.is_live and stream.shown.differs_from(body):
+            told = stream.shown.answer(body, context.held)
+            response = dialect.read_response(told, context.catalog)
+
+        anchor = dialect.response_anchor(response, context.view, terminal=outcome.terminal)
         if context.held:
             # With calls it is found by those, joined or not; what comes before tells the two apart.
             anchor = replace(anchor, before=context.before_rest)
 
-        if stream is None or not any(past.number in stream.shown.rounds for past in rounds):
+        if stream is None or not _has_shown_more(stream.shown, rounds):
             hidden = dialect.write_hidden_rounds(rounds, replayed=True)
             await self._continuity.remember(context, anchor, hidden)
             return anchor
@@ -341,6 +358,10 @@ class RunningTurn:
         shown = dialect.read_response(stream.shown.answer(body, context.held), context.catalog)
         whole = dialect.response_anchor(shown, context.view, terminal=False)
         record = describe_shown(context, rounds, stream.shown, stream.shown.last_words().text)
+        if stream.shown.has_left_out:
+            signatures = dialect.split_rules.signatures
+            own = signatures(outcome.response.message)
+            record = record.hide({*signatures(shown.message)}.difference(own))
         anchor = answer_anchor_of_shown(replace(whole, before=anchor.before), anchor)
         await self._continuity.remember_live(context, anchor, record)
         return anchor
@@ -466,6 +487,11 @@ def _lost_text(held: str, stream: AnswerStream) -> str:
     """
     whole, known = compact(held), compact(stream.shown.known_text())
     return whole.removeprefix(known) if whole.startswith(known) else ""
+
+
+def _has_shown_more(shown: ShownAnswer, rounds: Iterable[Round]) -> bool:
+    """Return whether the runner was shown more than is in the body of the last reply."""
+    return shown.has_left_out or any(past.number in shown.rounds for past in rounds)
 
 
 def _could_leave(past: Round) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from claw_contract.secret import DOTS
 from claw_mediate.core.held_text import HeldText, UnheldLog, compact, visible_text
 from claw_mediate.core.reply_events import EventKind, ReplyEvent
 from claw_mediate.core.shown import GLUE, needs_glue
@@ -38,6 +39,8 @@ class ShownAnswer:
         """Rounds whose replies are over."""
         self._open_closings: Sequence[ReplyEvent] = ()
         """Closings of an ended reply's last pieces, until a later reply shows something."""
+        self.has_left_out = False
+        """True if a part of the last reply was shown that is not in its body."""
         self.known_rounds = 0
         """Replies that an earlier attempt has shown."""
         self._known_end = 0  # The place in the log behind them
@@ -124,7 +127,7 @@ class ShownAnswer:
         """
         words = {**self.rounds}
         if self._reply_has_content:  # Of the answer, or of the reply with which the turn failed
-            words[self.ended_rounds + 1] = self.last_words()
+            words[self.last_round] = self.last_words()
         if not self.dialect.split_rules.joins_text:
             return words
 
@@ -160,7 +163,7 @@ class ShownAnswer:
 
         ``held``: what a runner had before, which is left out.
         """
-        if not self.rounds:
+        if not (self.rounds or self.has_left_out or self.differs_from(body)):
             return body
 
         writer = self._begin_writing()
@@ -173,17 +176,33 @@ class ShownAnswer:
             writer.begin_reply()  # The last reply has shown nothing
         return writer.answer(body)
 
-    def minted_ids(self) -> Mapping[int, Sequence[str]]:
-        """Return the item ids that the stream made up, by the number of the hidden round."""
+    def differs_from(self, body: bytes) -> bool:
+        """Return whether the last reply was shown with other words than its body has.
+
+        Of a secret that came in parts, the first characters may have been shown before its dots.
+        """
+        shown = self.last_words().text
+        return DOTS in shown and shown != visible_text(self.dialect.tell(body, self.view))
+
+    @property
+    def last_round(self) -> int:
+        """Return the number of the round behind those that are over."""
+        return self.ended_rounds + 1
+
+    def minted_ids(self) -> Mapping[int, Mapping[str, str]]:
+        """Return the item ids that the stream made up, by the number of the round.
+
+        Each has the id that the provider gave to the item; "" if it gave none.
+        """
         writer = self._begin_writing()
-        minted: list[list[str]] = [[]]
-        known = 0
+        minted: list[dict[str, str]] = [{}]
+        known: set[str] = set()
         begun: set[int] = set()  # Pieces of the present reply: their beginnings have their ids
         for event in self.log.read(Cursor()):
             if isinstance(event, NextReply):
                 writer.begin_reply()
                 begun.clear()
-                minted.append([])
+                minted.append({})
                 continue
 
             if event.kind == "opening":
@@ -191,10 +210,12 @@ class ShownAnswer:
             elif event.kind != "end" and event.piece not in begun:
                 begun.add(event.piece)
                 writer.write(event)
-                minted[-1] += [*writer.minted][known:]
-                known = len(writer.minted)
+                minted[-1] |= {
+                    own: given for own, given in writer.minted.items() if own not in known
+                }
+                known.update(writer.minted)
 
-        return dict(zip(self.rounds, minted, strict=False))
+        return dict(zip([*self.rounds, self.last_round], minted, strict=False))
 
     # How it is written
 

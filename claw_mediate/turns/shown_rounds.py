@@ -47,4 +47,6 @@ def describe_shown(
             texts.append(RoundText(PREFILL, lost))
 
     record = describe_rounds(texts, after, is_joined=rules.joins_text)
-    return replace(record, turn=context.turn_id)
+    last_ids = minted.get(shown.last_round, {})
+    given_ids = {own: given for own, given in last_ids.items() if given}
+    return replace(record, turn=context.turn_id, given_ids=given_ids)

@@ -82,8 +82,9 @@ class SqliteContinuityStore:
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._max_bytes: dict[str, int] = {}
-        """An upper bound of each agent's bytes, which are summed up only if it is too high."""
+        self._size_bounds: dict[str, int] = {}
+        """Each agent has at most so many bytes. They are summed up only if the bound is too high.
+        """
         self._saves: Counter[str] = Counter()
         self._swept_at = 0.0
         self._db = database
@@ -133,13 +134,15 @@ class SqliteContinuityStore:
         self._db.close()
 
     async def _evict(self, agent_id: str, added: int) -> None:
-        self._max_bytes[agent_id] = self._max_bytes.get(agent_id, MAX_BYTES) + added
-        if self._max_bytes[agent_id] <= MAX_BYTES:
+        # What an earlier process has stored is not known yet; it may be as much as is allowed.
+        bound = self._size_bounds.get(agent_id, MAX_BYTES) + added
+        self._size_bounds[agent_id] = bound
+        if bound <= MAX_BYTES:
             return
 
         await self._db.write(_EVICT_BY_SIZE, agent_id, MAX_BYTES)
         ((size,),) = self._db.read(_SIZE, agent_id)
-        self._max_bytes[agent_id] = size or 0
+        self._size_bounds[agent_id] = size or 0
 
     def _find_key(self, agent_id: str, key: str) -> list[StoredRounds]:
         """Return the entries that have the key as their own, then those that have it as a name."""

@@ -19,9 +19,9 @@ from claw_state.spending import (
     OnWriteError,
     Reservation,
     amount_to_hold,
+    average_cost,
     bucket_end,
     find_excess,
-    fix_estimate,
     has_lapsed,
 )
 from claw_state.sqlite.connection import Database, Execute
@@ -88,7 +88,8 @@ class SqliteSpending:
 
             execute(_ADD, (agent_id, ends, 1, 0.0, 0))
             if reservation is not None:
-                average = fix_estimate(buckets, len(others), reservation)
+                average = average_cost(buckets, len(others))
+                reservation.estimate = reservation.estimate or average
                 held = amount_to_hold(budget, buckets, average, reservation.estimate)
                 execute(_HOLD, (agent_id, reservation.id, reservation.estimate, held, now))
             return excess

@@ -47,7 +47,8 @@ class WriteAheadLog:
         Raise ``OSError`` if they may not survive a power cut.
         """
         if self._next_flush is None:
-            # Never eager, as mitmproxy's tasks are: it forgets itself when it begins.
+            # ``_flush`` resets ``_next_flush`` when it begins, which must be after this assignment.
+            # mitmproxy's loop begins tasks at once (its task factory is eager); ``Task`` does not.
             self._next_flush = asyncio.Task(self._flush(), loop=asyncio.get_running_loop())
             self._next_flush.add_done_callback(_retrieve_exception)
         await asyncio.shield(self._next_flush)

@@ -68,7 +68,7 @@ def test_every_line_that_a_proxy_ends_with_at_its_start_is_in_the_page_and_no_ot
         for error in errors
         for text in code_says.raised(file, error)
     }
-    lines |= code_says.said_in("claw_mediate/mediator.py", "missing")
+    lines |= code_says.said_in("claw_mediate/readiness.py", "missing")
     lines |= code_says.said_in("claw_mediate/mitm/gate/tls_ca.py", "pod_ca_problem")
     lines |= {
         text
@@ -84,7 +84,7 @@ def test_every_line_that_a_proxy_ends_with_at_its_start_is_in_the_page_and_no_ot
 
 @pytest.mark.requirement("docs:codes")
 def test_every_reason_not_to_be_ready_is_in_the_page_and_no_other() -> None:
-    reasons = code_says.said_in("claw_mediate/mediator.py", "missing", "_not_ready")
+    reasons = code_says.said_in("claw_mediate/readiness.py", "missing", "_not_ready")
     of_workers = code_says.said_in("claw_mediate/workers/worker.py", "find_problem")
     assert told("## `/ready` says 503") == reasons | of_workers
 

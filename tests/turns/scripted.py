@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import httpx2
 from msgspec.structs import replace
 
+from claw_mediate.agents.directory import Agent
 from claw_mediate.core import tool_result
+from claw_mediate.core.observer import TurnObserver
 from claw_mediate.core.types import ModelResponse, ToolCall, ToolResult
 from claw_mediate.dialects.base import FailedResponseError
 from claw_mediate.providers.client import (
@@ -27,7 +29,6 @@ from claw_mediate.providers.client import (
 from claw_mediate.providers.failover import ModelCall, ModelResult, parse_response
 from claw_mediate.providers.live_reply import BROKE_OFF, BrokenReplyError, LiveCall, read_reply
 from claw_mediate.providers.routing import Route
-from claw_mediate.tools.managed_call import CallContext
 from tests.turns.streamed_response import StreamedResponse
 from tests.wires import Body, Made, Said, Wire
 
@@ -83,6 +84,8 @@ class Model:
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
         self.script: list[Callable[[], ProviderResult | BrokenOff]] = []
+        self.rewrite: Callable[[bytes], bytes] = lambda stream: stream
+        """Changes each stream of a reply, as a server does that streams in its own way."""
         self.bodies: list[Body] = []
         self.raw: list[bytes] = []
         self.known = 0
@@ -195,7 +198,7 @@ class Model:
             return answer
 
         try:
-            stream = self.desk.wire.streamed(answer.body)
+            stream = self.rewrite(self.desk.wire.streamed(answer.body))
             streamed = StreamedResponse(stream, yields_between=self.yields_between)
         except (ValueError, LookupError, TypeError, AttributeError):
             return answer  # No reply of a model: it comes as one body
@@ -295,7 +298,7 @@ class Services:
         self.answered: list[str] = []
 
     async def call(
-        self, caller: CallContext, call: ToolCall, key: str, seconds: float
+        self, agent: Agent, _observer: TurnObserver, call: ToolCall, key: str, seconds: float
     ) -> ToolResult:
         self.desk.draw("cllama → service", f"{call.canonical} {call.arguments.values}")  # type: ignore[union-attr]
         gate = self.gates.get(call.canonical)
@@ -309,9 +312,9 @@ class Services:
             await gate.wait()
         self.running -= 1
         self.answered.append(call.canonical)
-        return self._answer(caller, call, seconds)
+        return self._answer(agent, call, seconds)
 
-    def _answer(self, caller: CallContext, call: ToolCall, seconds: float) -> ToolResult:
+    def _answer(self, agent: Agent, call: ToolCall, seconds: float) -> ToolResult:
         taken = self.takes.get(call.canonical, 0.0)
         self.desk.clock += min(taken, seconds)
         if taken > seconds:
@@ -320,7 +323,7 @@ class Services:
         status, data = answers.pop(0) if len(answers) > 1 else answers[0]
         body = json.dumps(data).encode()
         return tool_result.read_http_response(
-            call, status, body, len(body), caller.agent.limits.result_bytes
+            call, status, body, len(body), agent.limits.result_bytes
         )
 
     def release(self, agent_id: str) -> None:

@@ -215,7 +215,7 @@ def test_a_runner_that_leaves_has_been_shown_what_its_turn_says(streamed: Live) 
         model="gpt", messages=[{"role": "user", "content": "How much is that?"}], stream=True
     ) as chunks:
         first = next(chunk for chunk in chunks if chunk.choices and chunk.choices[0].delta.content)
-    gated.release_all()
+    eventually(gated.left.is_set, "the model is left, too")
     line = eventually(
         lambda: [each for each in pod.history("analyst") if each["status_code"] == 499],
         "the turn is over",

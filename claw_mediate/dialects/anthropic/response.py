@@ -5,7 +5,6 @@ citations, images, types that nobody knows yet. Only the calls that leave the tr
 out, and blank text, which the API gives now and then but does not accept in a request.
 """
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,7 +24,7 @@ from claw_mediate.dialects.base import (
     RunnerRequest,
     UnreadableResponseError,
 )
-from claw_mediate.dialects.bodies import Changes, encode, unique_ids
+from claw_mediate.dialects.bodies import Changes, encode, seed_of, unique_ids
 from claw_mediate.dialects.members import split_array
 from claw_state.continuity import Anchor
 
@@ -111,7 +110,7 @@ def read_response(body: bytes, catalog: ToolCatalog) -> ModelResponse:
             )
 
         content = _find_content(body)
-        calls = _read_calls(view, catalog, hashlib.sha256(body).hexdigest()[:16])
+        calls = _read_calls(view, catalog, body)
     except json_splice.JsonSpliceError as error:
         raise UnreadableResponseError(f"the provider's response is ambiguous: {error}") from error
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -237,9 +236,9 @@ def response_text(response: ModelResponse) -> str:
     return visible_text([read_block.decode(block) for block in _raw_blocks(response)])
 
 
-def _read_calls(view: _Response, catalog: ToolCatalog, seed: str) -> tuple[ToolCall, ...]:
+def _read_calls(view: _Response, catalog: ToolCatalog, body: bytes) -> tuple[ToolCall, ...]:
     blocks = [block for block in view.content if block.type == "tool_use"]
-    ids = unique_ids((block.id for block in blocks), f"toolu{seed}")
+    ids = unique_ids((block.id for block in blocks), lambda: f"toolu{seed_of(body)}")
 
     calls: list[ToolCall] = []
     for block, call_id in zip(blocks, ids, strict=True):

@@ -1,6 +1,5 @@
 """A provider's response of OpenAI chat completions, and its messages in the transcript."""
 
-import hashlib
 import json
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -21,7 +20,7 @@ from claw_mediate.dialects.base import (
     RunnerRequest,
     UnreadableResponseError,
 )
-from claw_mediate.dialects.bodies import Changes, encode, unique_ids
+from claw_mediate.dialects.bodies import Changes, encode, seed_of, unique_ids
 from claw_mediate.dialects.openai.functions import handoff_key, tool_call_as_function
 from claw_mediate.dialects.openai.wire_types import (
     Function,
@@ -144,8 +143,7 @@ def read_response(body: bytes, catalog: ToolCatalog) -> ModelResponse:
             changes = _function_as_tool_call(message)
             return read_response(_edit_in_first_choice(body, changes), catalog)
 
-        seed = hashlib.sha256(body).hexdigest()[:16]
-        calls = _read_calls(call_views, catalog, seed, cut=choice.finish_reason == "length")
+        calls = _read_calls(call_views, catalog, body, cut=choice.finish_reason == "length")
         if any(view.id != call.id for view, call in zip(call_views, calls, strict=True)):
             message = _write_call_ids(message, calls)
             body = _edit_in_first_choice(body, {"message": message})
@@ -273,10 +271,10 @@ def _function_as_tool_call(message: bytes) -> Changes:
 
 
 def _read_calls(
-    views: Sequence[WireCall], catalog: ToolCatalog, seed: str, *, cut: bool
+    views: Sequence[WireCall], catalog: ToolCatalog, body: bytes, *, cut: bool
 ) -> tuple[ToolCall, ...]:
     """Return the calls of a response. ``cut``: the model ran out of tokens within the last one."""
-    ids = unique_ids((view.id for view in views), f"call{seed}")
+    ids = unique_ids((view.id for view in views), lambda: f"call{seed_of(body)}")
     return tuple(
         _read_call(view, call_id, catalog, cut=cut and view is views[-1])
         for view, call_id in zip(views, ids, strict=True)

@@ -141,7 +141,7 @@ class ChatWriter:
                 body, {name: raw for name, raw in shown.items() if own.get(name) != raw}
             )
 
-        if not self._texts.has_earlier and not self._logprobs.has_earlier:
+        if not self._texts.has_any and not self._logprobs.has_earlier:
             return body
         return edit_first_choice(body, self._with_earlier)
 
@@ -242,13 +242,12 @@ class ChatWriter:
 
     def _write_finish(self, piece: int, choice: _Members) -> bytes:
         members = dict(choice)
-        if piece == 0 and "logprobs" in members:
-            rest = self._logprobs.without_shown(msgspec.json.encode(members.pop("logprobs")))
-            if rest is not None:
-                members = {
-                    name: msgspec.Raw(rest) if name == "logprobs" else value
-                    for name, value in choice.items()
-                }
+        if piece == 0 and "logprobs" in choice:
+            rest = self._logprobs.without_shown(msgspec.json.encode(choice["logprobs"]))
+            if rest is None:
+                del members["logprobs"]
+            else:
+                members["logprobs"] = msgspec.Raw(rest)
 
         return self._event(self._head, {**members, "index": piece, "delta": {}})
 
@@ -258,9 +257,13 @@ class ChatWriter:
         if event.piece == 0 and "logprobs" in choice:
             self._logprobs.add(msgspec.json.encode(choice["logprobs"]))
 
-        frame = self._frame or {}
-        others = event.data.get("chunk")
-        head = _chunk_head(frame | others | frame) if others else b""
+        head = b""
+        members: _Members = event.data.get("chunk", _NOTHING)
+        if members:
+            # The frame has what the stream showed first, so it is not replaced.
+            frame = self._frame or {}
+            others = {name: value for name, value in members.items() if name not in frame}
+            head = _chunk_head({**frame, **others})
         return self._chunk(event.piece, delta, choice, head)
 
     def _chunk(

@@ -137,20 +137,24 @@ class ItemAssembler(StreamedItem):
             if is_new and form.suffix != "added":
                 yield self._begin_part(form, name, index)
 
-        text = read_text(members.pop("delta", NULL)) if form.text == "delta" else ""
-        if form.text == "delta" and not text:
-            return
+        delta = ""
+        if form.text == "delta":
+            delta = read_text(members.pop("delta", NULL))
+            if not delta:
+                return
 
+        # Nothing of a text may come after its end, a second end included.
         ended_by = channel if is_closing(channel) else f"{channel}.done"
         if self.has_told(ended_by):
             raise UnreadableResponseError("a text of the provider's stream goes on behind its end")
 
-        if text:
-            yield self._tell(channel, name, members, text)
+        if delta:
+            yield self._tell(channel, name, members, delta)
         elif form.suffix == "added":
             yield from self._take_part(channel, name, members)
         else:
-            if form.text:
+            is_end_of_text = bool(form.text)
+            if is_end_of_text:
                 yield from self._take_whole_text(channel, name, members.get(form.text), members)
             yield self._tell(channel, name, members)
 

@@ -222,22 +222,29 @@ def output_text(items: Iterable[Item]) -> str:
 def keep_items(
     raw: Sequence[bytes], views: Sequence[Item], stays: Callable[[int], bool], *, dropped: str = ""
 ) -> list[bytes]:
-    """Return the items without the calls that must leave.
+    """Return the items without the calls that must leave (``kept_places``)."""
+    return [raw[index] for index in kept_places(views, stays, dropped=dropped)]
+
+
+def kept_places(
+    views: Sequence[Item], stays: Callable[[int], bool], *, dropped: str = ""
+) -> list[int]:
+    """Return the indexes of the items without the calls that must leave.
 
     ``stays`` is asked for each call, by its index. ``dropped``: a type of items that leave, too.
     Reasoning leaves if everything it led to does.
     """
     # From the last item to the first, because what reasoning led to comes after it.
-    kept: list[bytes] = []
+    kept: list[int] = []
     has_lost_result = False  # True if something that the reasoning before led to has left
     has_kept_result = False  # True if something that it led to stays
 
-    for index in reversed(range(len(raw))):
+    for index in reversed(range(len(views))):
         view = views[index]
         if view.kind == REASONING:
             is_orphan = has_lost_result and not has_kept_result
             if not is_orphan:
-                kept.append(raw[index])
+                kept.append(index)
             has_lost_result = False
             has_kept_result = False
             continue
@@ -249,7 +256,7 @@ def keep_items(
 
         if view.is_call or view.is_message:
             has_kept_result = True
-        kept.append(raw[index])
+        kept.append(index)
 
     return kept[::-1]
 

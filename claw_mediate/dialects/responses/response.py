@@ -7,7 +7,6 @@ missing ids are added, and names and arguments changed that providers do not acc
 items that must leave the transcript are left out.
 """
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -27,7 +26,7 @@ from claw_mediate.dialects.base import (
     RunnerRequest,
     UnreadableResponseError,
 )
-from claw_mediate.dialects.bodies import Changes, encode, unique_ids
+from claw_mediate.dialects.bodies import Changes, encode, seed_of, unique_ids
 from claw_mediate.dialects.openai.response import is_object
 from claw_mediate.dialects.openai.wire_types import Function, arguments_text
 from claw_mediate.dialects.responses.anchors import answer_anchor
@@ -43,6 +42,7 @@ from claw_mediate.dialects.responses.items import (
     item_name,
     join_items,
     keep_items,
+    kept_places,
     mint_item_id,
     output_text,
     read_item,
@@ -108,11 +108,13 @@ def read_response(body: bytes, catalog: ToolCatalog) -> ModelResponse:
         items, calls = _read_calls(sent_items, view.output, catalog, body, is_cut=is_cut)
 
         pending_results: tuple[bytes, ...] = ()
+        places: Sequence[int] = range(len(items))
         is_filtered = reason not in {"", _OUT_OF_TOKENS}
         if is_filtered:
             # Its calls may be half of what the model meant.
             pending_results = _answer_filtered(view.output, calls)
-            items = _without_managed_calls(items, view.output, calls)
+            places = _without_managed_calls(view.output, calls)
+            items = [items[place] for place in places]
             calls = ()
     except json_splice.JsonSpliceError as error:
         raise UnreadableResponseError(f"the provider's response is ambiguous: {error}") from error
@@ -133,6 +135,7 @@ def read_response(body: bytes, catalog: ToolCatalog) -> ModelResponse:
         id=view.id if isinstance(view.id, str) else "",
         is_kept=view.store is True,
         pending_results=pending_results,
+        places=tuple(places) if len(places) < len(sent_items) else None,
         parsed=parsed if is_as_sent else None,
     )
 
@@ -175,7 +178,7 @@ def _read_calls(
     if not places:
         return items, ()
 
-    ids = unique_ids((views[index].own_call_id for index in places), f"call{_seed(body)}")
+    ids = unique_ids((views[index].own_call_id for index in places), lambda: f"call{seed_of(body)}")
     calls: list[ToolCall] = []
     for index, call_id in zip(places, ids, strict=True):
         view = views[index]
@@ -220,12 +223,11 @@ def _answer_filtered(views: Sequence[Item], calls: Sequence[ToolCall]) -> tuple[
     )
 
 
-def _without_managed_calls(
-    raw: Sequence[bytes], views: Sequence[Item], calls: Sequence[ToolCall]
-) -> list[bytes]:
+def _without_managed_calls(views: Sequence[Item], calls: Sequence[ToolCall]) -> Sequence[int]:
+    """Return the places of the items that stay."""
     places = [index for index, view in enumerate(views) if view.is_call]
     native = {index for index, call in zip(places, calls, strict=True) if call.owner == "native"}
-    return keep_items(raw, views, native.__contains__)
+    return kept_places(views, native.__contains__)
 
 
 def keep_calls(response: ModelResponse, catalog: ToolCatalog, count: int) -> ModelResponse:
@@ -300,16 +302,11 @@ def _with_ids(raw: Sequence[bytes], body: bytes) -> list[bytes]:
     if not lacking:
         return items
 
-    seed = _seed(body)
+    seed = seed_of(body)
     for index, view in lacking:
         item_id = mint_item_id(view.kind, seed, index)
         items[index] = json_splice.edit(raw[index], {"id": encode(item_id)})
     return items
-
-
-def _seed(body: bytes) -> str:
-    """Return the text of which the ids are made that a response lacks."""
-    return hashlib.sha256(body).hexdigest()[:16]
 
 
 def write_hidden_rounds(rounds: Sequence[Round], *, replayed: bool) -> tuple[bytes, ...]:

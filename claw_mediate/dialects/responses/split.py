@@ -22,6 +22,7 @@ from claw_mediate.core import json_splice
 from claw_mediate.core.shown import Cut, LiveRecord, Piece, find_cuts, signature_digest
 from claw_mediate.core.split import SplitRules
 from claw_mediate.core.weave import Insert, Replace, Weave, Weaves, join_messages
+from claw_mediate.dialects.bodies import encode
 from claw_mediate.dialects.openai.split import content_after, read_pieces
 from claw_mediate.dialects.openai.wire_types import visible_text
 from claw_mediate.dialects.responses.items import (
@@ -58,6 +59,8 @@ def split(items: Sequence[bytes], record: LiveRecord) -> Weaves | None:
 
     if start.offset and not weaving.cut(places[start.piece], start.offset):
         return None
+    for place in places[start.piece :]:
+        weaving.restore_id(place, record.given_ids)
     return weaving.weaves()
 
 
@@ -121,6 +124,14 @@ class _Weaving:
         rest = content_after(content, Cut(index, offset))
         self._rests[place] = json_splice.edit(item, {"content": rest})
         return True
+
+    def restore_id(self, place: int, given_ids: Mapping[str, str]) -> None:
+        """Let an item have the provider's id again, where the runner knows it by one of ours."""
+        own_id = self._views[place].id
+        given = given_ids.get(own_id) if isinstance(own_id, str) else None
+        if given is not None:
+            item = self._rests.get(place, self._items[place])
+            self._rests[place] = json_splice.edit(item, {"id": encode(given)})
 
     def weaves(self) -> Weaves | None:
         """Return the changes by place; None if there is no item that they could go to."""

@@ -17,7 +17,7 @@ from claw_mediate.agents.directory import AgentDirectory, UnreadableDirectoryErr
 from claw_mediate.core import json_splice
 from claw_mediate.core.api_paths import find_endpoint
 from claw_mediate.dialects.base import Dialect, UnreadableRequestError
-from claw_mediate.mediator import DIALECTS
+from claw_mediate.dialects.endpoints import DIALECTS
 from claw_mediate.mitm.view import hidden_flows, turn_view
 from claw_mediate.telemetry.event_log import encode_json
 from claw_mediate.turns.replay import RecordedResponse, RecordedTurn, ReplayOutcome, replay_turn

@@ -73,7 +73,8 @@ class KeptConversation:
 
         ``last``: the turn's last response, as far as it is answered; None if that is not known.
         ``marks``: those of the turn's answer, whose hidden rounds the conversation has.
-        ``joined``: the answer, if it shows something of those rounds.
+        ``joined``: the answer, or what a failed turn has shown, if it shows something of those
+        rounds.
         """
         self._marks = (*self._record.anchors, *marks)[-MAX_MARKS:]
 
@@ -81,6 +82,8 @@ class KeptConversation:
         is_last_shown = isinstance(outcome, Deliver) and outcome.terminal
         hidden = outcome.rounds[:-1] if is_last_shown else outcome.rounds
         self._hide(hidden)
+        if last is not None and not isinstance(outcome, Deliver):
+            self._hide([last])
         if joined:
             for shown in self._form.ids_of_output(joined):
                 self._hidden.pop(shown, None)
@@ -89,7 +92,6 @@ class KeptConversation:
             results = outcome.rounds[-1].results if outcome.terminal else ()
             await self._save(outcome.response, self._join(outcome.response, results))
         elif last is not None:
-            self._hide([last])
             is_spent = outcome.code == tool_result.TOOL_BUDGET_EXHAUSTED
             not_run = tool_result.tool_budget_exhausted if is_spent else tool_result.turn_ended
             pending = self._write_results(last.response, last.results, not_run)
@@ -97,7 +99,7 @@ class KeptConversation:
         elif outcome.failure is not None and self._is_about_pending_results(outcome.failure):
             # Omit the results next time, or send them again (see the table above).
             record = msgspec.structs.replace(self._record, is_disputed=not self._record.is_disputed)
-            await self._save_record(self._route.requester.agent, record)
+            await self._save_record(self._route.agent, record)
 
     def _is_about_pending_results(self, failure: ModelFailed) -> bool:
         """Return whether the provider refuses a request because of a pending result.
@@ -143,7 +145,6 @@ class KeptConversation:
         if pending:
             self._hidden |= dict.fromkeys(call.id for call in response.calls)
 
-        requester = self._route.requester
         record = msgspec.structs.replace(
             self._record,
             provider=self._route.candidate.provider.name,
@@ -152,8 +153,8 @@ class KeptConversation:
             hidden_ids=tuple(self._hidden)[-MAX_HIDDEN:],
             pending_results=pending,
             is_disputed=False,
-            turn=requester.turn_id,
+            turn=self._route.turn_id,
         )
         if record != self._record:
-            await self._save_record(requester.agent, record)
+            await self._save_record(self._route.agent, record)
             self._record = record

@@ -24,7 +24,7 @@ from claw_mediate.dialects.bodies import encode
 from claw_mediate.http.headers import provider_headers
 from claw_mediate.providers.client import too_large
 from claw_mediate.providers.failover import ProviderFailover
-from claw_mediate.providers.routing import Requester, Router, new_turn_id
+from claw_mediate.providers.routing import Router, new_turn_id
 from claw_mediate.turns.kept.fetched_document import FailedFetchError, whole_body
 from claw_mediate.turns.kept.provider_objects import ProviderObjects
 
@@ -105,8 +105,8 @@ class ObjectLists:
             unknown = UnknownObject(kind or "", "", "path", reason)
             return refuse_unknown_object(self._objects.error_path(request), unknown)
 
-        requester = Requester(admitted.agent, new_turn_id())
-        candidates = await self._routing.candidates(requester, request, None)
+        agent, turn_id = admitted.agent, new_turn_id()
+        candidates = await self._routing.candidates(agent, turn_id, request, None)
         if isinstance(candidates, RunnerResponse):
             return candidates
         return candidates[0].provider

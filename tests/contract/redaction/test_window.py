@@ -96,6 +96,19 @@ def test_what_is_shown_in_parts_is_the_whole_text_redacted(text: str, places: li
 
 
 @pytest.mark.requirement("live:secrets")
+@given(TEXTS, CUTS)
+@example("sk-proj-47110815-tail", [16])
+@example("sk-proj-4711", [4])
+def test_a_long_part_is_shown_as_many_short_ones_are(text: str, places: list[int]) -> None:
+    early = {start + shown for start, _ in found(text) for shown in (1, 2, 3)}
+    late = sorted({place % (len(text) + 1) for place in places} - early)
+    words = "The price is 50. " * 40
+    parts = cut(text, late)
+    parts = [words + parts[0], *parts[1:-1], (parts[-1] if len(parts) > 1 else "") + words]
+    assert shown(parts) == REDACTOR.text("".join(parts))
+
+
+@pytest.mark.requirement("live:secrets")
 @given(TEXTS, CUTS | st.just(range(400)))
 @example("short sk-proj-47110815-tail", range(400))
 @example("aaaaaaaaaaa ababababab", range(400))
@@ -113,6 +126,17 @@ def test_of_a_secret_that_is_cut_in_its_beginning_three_characters_are_shown_at_
         copied = end
     pattern.append(re.escape(text[copied:]))
     assert re.fullmatch("".join(pattern), shown(cut(text, places)), re.DOTALL)
+
+
+@pytest.mark.requirement("live:secrets")
+@given(TEXTS, CUTS | st.just(range(400)))
+def test_the_characters_that_are_shown_too_many_are_counted(
+    text: str, places: Sequence[int]
+) -> None:
+    redactor = Redactor([Secret(SECRETS[0])])  # One that does not overlap with itself
+    window = TextWindow(redactor)
+    parts = [window.feed(part) for part in cut(text, places)] + [window.flush()]
+    assert len("".join(parts)) - window.early == len(redactor.text(text))
 
 
 @pytest.mark.requirement("live:secrets")

@@ -130,11 +130,11 @@ def test_members_elements_and_values_of_an_outline_are_those_of_its_document(
 
 
 TEXTS = {
-    "plain": "A long text. " * (MIB // 4),
-    "not ASCII": "é漢" * (MIB // 2),
-    "escapes": "\n" * MIB,
-    "quotes": '"\\' * MIB,
-    "json": '{"models": ["x"], "file_id": "y"}' * (MIB // 10),
+    "plain": "A long text. " * (MIB // 8),
+    "not ASCII": "é漢" * (MIB // 8),
+    "escapes": "\n" * (MIB * 3 // 4),
+    "quotes": '"\\' * (MIB * 3 // 8),
+    "json": '{"models": ["x"], "file_id": "y"}' * (MIB // 25),
 }
 
 
@@ -192,7 +192,9 @@ def test_no_decoder_gets_the_long_texts_of_a_large_request(
 ) -> None:
     recorder = Recorder(getattr(module, name))
     monkeypatch.setattr(module, name, recorder)
-    work(request_of(dialect, [text]))
+    request = request_of(dialect, [text])
+    assert len(request) > json_outline.MAX_WHOLE_BYTES
+    work(request)
     assert recorder.longest < 1000
 
 
@@ -265,6 +267,13 @@ def test_a_large_request_of_too_many_parts_is_refused_before_anything_is_decoded
     body = head + b',"metadata":[' + ",".join(repeat(part, 600_000)).encode() + b"]}"
     with pytest.raises(TooManyValuesError):
         DIALECTS[dialect][0].read_request(body)
+
+
+@pytest.mark.requirement("bodies:too-many-values")
+@pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
+def test_of_too_many_parts_no_name_and_no_id_is_looked_for(part: str) -> None:
+    head = request_of("chat", ["Hi."])[:-1]
+    body = head + b',"metadata":[' + ",".join(repeat(part, 600_000)).encode() + b"]}"
     with pytest.raises(TooManyValuesError):
         object_ids.find_named_objects(body[:-1] + b',"file_id":"f"}', object_ids.DIALECT_RULES)
     with pytest.raises(TooManyValuesError):

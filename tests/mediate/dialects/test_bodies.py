@@ -108,7 +108,7 @@ def test_text_is_added_to_a_content_of_each_form(content: bytes, longer: bytes) 
 def test_a_missing_or_repeated_id_is_replaced_by_one_of_its_own(
     ids: list[object], unique: list[str]
 ) -> None:
-    assert unique_ids(ids, "call") == unique
+    assert unique_ids(ids, lambda: "call") == unique
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from claw_mediate.dialects.base import Dialect
 from claw_mediate.dialects.openai import DIALECT as OPENAI_CHAT
 from claw_mediate.providers.client import ProviderResponse, TransportFailure
 from claw_mediate.providers.failover import ModelCall, ProviderFailover
-from claw_mediate.providers.routing import Requester, Route
+from claw_mediate.providers.routing import Route
 from claw_mediate.telemetry.event_log import EventLog
 from tests.events import known
 from tests.mediate.made import catalog, limits
@@ -80,9 +80,7 @@ class Crossroads:
             "digest",
         )
         headers = [("content-type", "application/json"), ("x-of-the-runner", "kept")]
-        self.route = Route(
-            Requester(agent, "turn_1"), f"{self.wire.PATH}?a=%2F", headers, candidates
-        )
+        self.route = Route(agent, "turn_1", f"{self.wire.PATH}?a=%2F", headers, candidates)
 
     async def ask(self, *, again: bool = False, seconds: float = 30.0) -> str:
         """Make one model call of the turn; return its outcome in a word or two."""

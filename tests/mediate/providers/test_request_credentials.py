@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from claw_mediate.core.http import Request
 from claw_mediate.providers.key_answers import (
     KeyAnswer,
     judge,
 )
-from claw_mediate.providers.request_credentials import AgentRequest
 from tests.mediate.providers.test_key_answers import error, provider
 
 CHAT = "/v1/chat/completions"
@@ -39,7 +39,7 @@ def test_a_code_may_be_about_a_credential_that_an_agent_put_into_the_url(
     path: str, has_one: bool
 ) -> None:
     answer = KeyAnswer(
-        401, error(code="invalid_api_key"), request=AgentRequest(path, HEADERS, ORDINARY)
+        401, error(code="invalid_api_key"), request=Request("POST", path, HEADERS, ORDINARY)
     )
     for base_url in ("", "http://litellm:4000"):
         assert judge(provider("openai", base_url), answer) == ("doubtful" if has_one else "bad")
@@ -78,10 +78,10 @@ def test_at_a_gateway_a_code_may_be_about_a_credential_of_the_request(
     header: str, body: dict[str, Any]
 ) -> None:
     headers = [*HEADERS, *([(header, "x")] if header else [])]
-    request = AgentRequest(CHAT, headers, json.dumps(json.loads(ORDINARY) | body).encode())
+    request = Request("POST", CHAT, headers, json.dumps(json.loads(ORDINARY) | body).encode())
     bad = KeyAnswer(401, error(code="invalid_api_key"), request=request)
     spent = KeyAnswer(429, error(code="insufficient_quota"), request=request)
-    asked_plainly = AgentRequest(CHAT, HEADERS, ORDINARY)
+    asked_plainly = Request("POST", CHAT, HEADERS, ORDINARY)
 
     gateway = provider("openai", "http://litellm:4000")
     assert (judge(gateway, bad), judge(gateway, spent)) == ("doubtful", "throttled")

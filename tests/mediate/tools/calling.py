@@ -7,9 +7,9 @@ from typing import Any
 
 from claw_contract.metadata import Metadata
 from claw_mediate.agents.directory import Agent
+from claw_mediate.core.observer import NO_OBSERVER
 from claw_mediate.core.types import ToolResult
 from claw_mediate.tools.executor import ToolExecutor
-from claw_mediate.tools.managed_call import CallContext
 from tests.mediate.made import called, granted, limits
 from tests.peers import Answer as Said
 from tests.peers import Service
@@ -32,9 +32,7 @@ async def call(
 ) -> ToolResult:
     tool = granted(name, annotations=annotations, base_url=url, **execution)
     agent = Agent(agent_id, METADATA, (tool,), limits(result_bytes=result_bytes), "d")
-    return await executor.call(
-        CallContext(agent, "turn_1"), called(tool, text), "turn_1.1.0", seconds
-    )
+    return await executor.call(agent, NO_OBSERVER, called(tool, text), "turn_1.1.0", seconds)
 
 
 def told(answer: ToolResult) -> dict[str, Any]:

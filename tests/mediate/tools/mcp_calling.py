@@ -17,7 +17,6 @@ from claw_mediate.core.observer import HiddenRequest, RequestObserver, ResponseI
 from claw_mediate.core.types import ToolResult
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.tools.executor import ToolExecutor
-from claw_mediate.tools.managed_call import CallContext
 from tests.events import known
 from tests.mcp.scripted_server import ECHO, ScriptedServer
 from tests.mediate.made import called, limits
@@ -100,8 +99,7 @@ class Caller:
         agent = self.agent(agent_id, *(self.tools or (of,)), result_bytes=limit)
         redactor = Redactor(())
         observer = TurnObserver(self.watcher, "turn_1", agent_id, redactor)
-        context = CallContext(agent, "turn_1", redactor, observer)
-        return await self.executor.call(context, called(of, text), "turn_1.1.0", seconds)
+        return await self.executor.call(agent, observer, called(of, text), "turn_1.1.0", seconds)
 
 
 @asynccontextmanager

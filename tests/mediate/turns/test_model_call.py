@@ -24,7 +24,7 @@ from claw_mediate.providers.failover import ModelCall, ModelResult, parse_respon
 from claw_mediate.providers.live_reply import FlowLimits, LiveCall
 from claw_mediate.turns.context import PreparedRequest
 from claw_mediate.turns.model_call import ModelCalls, Progress
-from claw_mediate.turns.ports import LivePort, Ports
+from claw_mediate.turns.ports import Ports
 from claw_mediate.turns.provider_memory import ReplayableReasoning
 from tests.mediate.any_reply import CATALOG, DIALECTS, WIRES
 from tests.mediate.providers.live import Sink
@@ -161,7 +161,9 @@ def live_calls(
         provider.post,
         no_tools,
         clock.now,
-        live=LivePort(sink, limits, on_json_body=lambda: sink.shown.append("(json)")),
+        sink=sink,
+        flow_limits=limits,
+        on_json_body=lambda: sink.shown.append("(json)"),
     )
     progress, turn_clock = Progress(), TurnClock(clock.now)
     prepared = PreparedRequest(CATALOG, lambda _: variants)
@@ -315,7 +317,7 @@ async def test_a_provider_that_refuses_stream_options_is_asked_without_them_from
     request = wire.request([wire.user("Go")], [], stream=True, more={})
     view = dialect.read_request(json.dumps(request).encode())
     variants = dialect.build_request(view, CATALOG)
-    ports = Ports(post, no_tools, lambda: 5.0, live=LivePort(Sink()))
+    ports = Ports(post, no_tools, lambda: 5.0, sink=Sink())
     prepared = PreparedRequest(CATALOG, lambda _: variants, first="own/m")
     calls = ModelCalls(dialect, prepared, ports, Progress(), TurnClock(ports.now))
 

@@ -20,15 +20,22 @@ from tests.waiting import eventually_async
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(4 * SECONDS)]
 _NUMBERS = itertools.count(1)
-_SLOW = {"opencode": (), "qwen-code": ("cut",)}
-"""Agents whose turns take seconds, and the failures that are tried of them in every run."""
-_ALL = ("cut", "error", "quietcut", "quieterror")
+_FAILURES = {
+    "claude-code": ("cut", "quieterror"),
+    "codex": ("error", "quietcut"),
+    "pi": ("cut", "quieterror"),
+    "qwen-code": ("cut",),
+}
+_EVERY_FAILURE = dict.fromkeys(AGENTS, ("cut", "error", "quietcut", "quieterror"))
 FAILURES = [
     (agent, case)
-    for agent in AGENTS
-    for case in (_ALL if os.environ.get("CLAW_SEARCH") else _SLOW.get(agent, _ALL))
+    for agent, cases in (_EVERY_FAILURE if os.environ.get("CLAW_SEARCH") else _FAILURES).items()
+    for case in cases
 ]
-"""Agents, and how an answer breaks off: behind finished words, which they may send back, or not."""
+"""Agents, and how an answer breaks off: behind finished words, which they may send back, or not.
+
+``make soak`` has every failure of every agent: a turn takes a second, and many of opencode.
+"""
 GIVES_UP = {(agent, case) for agent in ("pi", "qwen-code") for case in ("error", "quieterror")}
 """Those that leave it to their user to go on. After a cut, all go on by themselves."""
 

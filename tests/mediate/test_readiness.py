@@ -36,7 +36,7 @@ async def mediator(tmp_path: Path) -> AsyncIterator[Mediator]:
 async def asked(
     mediator: Mediator, path: str, method: str = "GET", host: str | None = None
 ) -> int | None:
-    answer = await mediator.own(Request(method, path, [], b"", host))
+    answer = await mediator.readiness.answer(Request(method, path, [], b"", host))
     return answer.status if answer is not None else None
 
 
@@ -76,7 +76,9 @@ async def test_a_history_that_can_not_be_written_is_named_as_this_worker_has_it(
     with socket.socket() as channel, socket.socket() as inner:
         workers.become(Place(2, 2, channel, inner))
         made = Mediator(Settings.of(values), EventLog(lambda _: None), {})
-        assert f"no history can be written in '{tmp_path / '.worker-2'}'" in str(made.missing())
+        assert f"no history can be written in '{tmp_path / '.worker-2'}'" in str(
+            made.readiness.missing()
+        )
         await made.close(0)
 
 

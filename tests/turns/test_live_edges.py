@@ -1,0 +1,219 @@
+"""Edge cases of live turns, each through a whole turn (docs/spec/live.md). The numbers are those of
+its section 12.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from claw_contract.secret import DOTS
+from claw_mediate.core.http import RunnerResponse
+from tests.turns.desk import WIRES, Desk, opened, tool
+from tests.turns.retrying import until_called
+from tests.turns.scripted import Thought
+from tests.wires import Said, openai
+
+NAMES = ("openai", "anthropic", "responses")
+
+
+@pytest.fixture(params=NAMES)
+async def live(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Desk]:
+    """Yield a desk for each dialect, whose agent's streams are live."""
+    async with opened(Desk(tmp_path, WIRES[request.param], stream=True, live=True)) as desk:
+        yield desk
+
+
+@pytest.fixture
+async def gpt(tmp_path: Path) -> AsyncIterator[Desk]:
+    async with opened(Desk(tmp_path, openai, stream=True, live=True)) as desk:
+        yield desk
+
+
+def joined(desk: Desk, *texts: str) -> str:
+    """Return texts of several replies as a protocol joins them."""
+    return ("\n\n" if desk.wire is openai else "").join(texts)
+
+
+def without_usage(stream: bytes) -> bytes:
+    """Return a stream whose provider says nothing of its usage."""
+    events: list[bytes] = []
+    for event in stream.split(b"\n\n")[:-1]:
+        head, mark, data = event.partition(b"data: ")
+        if data == b"[DONE]":
+            events.append(event)
+            continue
+
+        document = json.loads(data)
+        for holder in (document, document.get("message", {}), document.get("response", {})):
+            holder.pop("usage", None)
+        if document.get("choices") != []:
+            events.append(head + mark + json.dumps(document).encode())
+
+    return b"".join(event + b"\n\n" for event in events)
+
+
+@pytest.mark.requirement("live:usage-missing")
+async def test_usage_that_the_last_reply_lacks_is_that_of_the_others(live: Desk) -> None:
+    def rewrite(stream: bytes) -> bytes:
+        return without_usage(stream) if b"Fifty" in stream else stream
+
+    live.model.rewrite = rewrite  # 23
+    live.model_says("Let me look.", ("desk.balance", {}))
+    live.model_says("Fifty.")
+    await live.asks("How much?")
+    assert live.shown.text == joined(live, "Let me look.", "Fifty.")
+    assert live.usage == (10, 5)
+
+
+@pytest.mark.requirement("live:usage-missing")
+async def test_usage_that_no_reply_has_is_none_or_zeros_where_sdks_need_some(live: Desk) -> None:
+    live.model.rewrite = without_usage  # 23
+    live.model_says("Let me look.", ("desk.balance", {}))
+    live.model_says("Fifty.")
+    await live.asks("How much?")
+    assert live.shown.text == joined(live, "Let me look.", "Fifty.")
+    if live.wire is openai:
+        assert json.loads(live.body).get("usage") is None
+    else:
+        assert live.usage == (0, 0)
+
+
+def data_lines(stream: bytes) -> list[Any]:
+    """Return the chunks of a chat stream, without its end."""
+    events = [event.removeprefix(b"data: ") for event in stream.split(b"\n\n") if event]
+    return [json.loads(event) for event in events if event != b"[DONE]"]
+
+
+def as_stream(chunks: list[Any], *, done: bool = True) -> bytes:
+    events = [json.dumps(chunk).encode() for chunk in chunks] + [b"[DONE]"] * done
+    return b"".join(b"data: %b\n\n" % event for event in events)
+
+
+@pytest.mark.requirement("live:chat-whole")
+async def test_of_usage_in_every_chunk_only_the_last_counts(gpt: Desk) -> None:
+    def rewrite(stream: bytes) -> bytes:
+        chunks = data_lines(stream)
+        total = chunks.pop()["usage"]
+        for number, chunk in enumerate(chunks, 1):
+            chunk["usage"] = total | {"completion_tokens": number}
+        chunks[-1]["usage"] = total
+        return as_stream(chunks)
+
+    gpt.model.rewrite = rewrite  # 24
+    gpt.model_says("Let me look.", ("desk.balance", {}))
+    gpt.model_says("You have fifty of them.")
+    await gpt.asks("How much?")
+    assert gpt.shown.text == "Let me look.\n\nYou have fifty of them."
+    assert gpt.usage == (10, 10)
+    # The runner is told of it once, at the end.
+    assert gpt.raw.count(b'"usage":{') == 1
+
+
+@pytest.mark.requirement("live:chat-whole")
+async def test_a_chat_stream_without_its_done_is_whole(gpt: Desk) -> None:
+    gpt.model.rewrite = lambda stream: as_stream(data_lines(stream), done=False)  # 25
+    gpt.model_says("Let me look.", ("desk.balance", {}))
+    gpt.model_says("Fifty.")
+    await gpt.asks("How much?")
+    assert gpt.status == 200
+    assert gpt.shown.text == "Let me look.\n\nFifty."
+    assert gpt.raw.endswith(b"data: [DONE]\n\n")
+
+
+@pytest.mark.requirement("live:chat-whole")
+async def test_content_behind_a_finish_reason_belongs_to_the_reply(gpt: Desk) -> None:
+    def rewrite(stream: bytes) -> bytes:
+        chunks = data_lines(stream)
+        place = next(at for at, each in enumerate(chunks) if each["choices"][0]["finish_reason"])
+        last = chunks.pop(place)
+        chunks.insert(2, last)  # Behind the first word
+        return as_stream(chunks)
+
+    gpt.model.rewrite = rewrite  # 26
+    gpt.model_says("Let me look.", ("desk.balance", {}))
+    gpt.model_says("You have fifty.")
+    await gpt.asks("How much?")
+    assert gpt.shown.text == "Let me look.\n\nYou have fifty."
+    assert gpt.services.calls == ["desk.balance"]
+
+
+@pytest.mark.requirement("live:left-at-tool")
+@pytest.mark.parametrize("name", ["trade", "balance"])
+async def test_a_runner_that_leaves_at_a_tool_finds_its_preamble_and_goes_on(
+    live: Desk, name: str
+) -> None:
+    live.service_answers(name, {"n": 1}, {"n": 2})
+    gate = live.services.gates[f"desk.{name}"] = asyncio.Event()
+    live.model_says(Thought("Hm."), "Let me see.", (f"desk.{name}", {}))
+    live.messages = [live.wire.user("Go")]
+    exchange = await live.mediator.exchange(live.admitted(), live.request())
+    assert isinstance(exchange, RunnerResponse)
+    chunks = exchange.chunks
+    shown = b""
+    while b"see." not in shown:
+        shown += await anext(chunks)
+    await until_called(live, f"desk.{name}")
+
+    leaving = asyncio.ensure_future(chunks.aclose())  # 32
+    await asyncio.sleep(0)
+    gate.set()
+    await leaving
+    live.model_says("Done so.")
+    await live.turn()  # 33
+    assert live.shown.text == joined(live, "Let me see.", "Done so.")
+    # A read is dropped, and made again; a write was finished, and is not.
+    runs = 1 if name == "trade" else 2
+    assert live.services.calls == [f"desk.{name}"] * runs
+    assert [
+        json.loads(content)["data"] for _, content in live.wire.answers(live.model.messages())
+    ] == [{"n": 1}]
+
+
+SECRET = 'open "sesame" & go/ön!!??!'
+BEFORE = "The key is "
+
+
+def in_sixes(text: str) -> list[str]:
+    """Return a text as it comes: no event ends within the first three characters of the secret."""
+    start = len(BEFORE) + 6
+    parts = [text[:start], *(text[at : at + 6] for at in range(start, len(text), 6))]
+    return [part for part in parts if part]
+
+
+FORMS = {
+    "plain": SECRET,
+    "URL-encoded": quote(SECRET, safe=""),
+    "base64": base64.b64encode(SECRET.encode()).decode(),
+    "JSON-escaped": json.dumps(SECRET)[1:-1],
+}
+
+
+@pytest.mark.requirement("live:secrets-in-turns")
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_tools_secret_in_the_models_words_is_never_shown(
+    live: Desk, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = live.wire.__name__.rpartition(".")[2]  # type: ignore[attr-defined]
+    monkeypatch.setattr(f"tests.wires.{name}.in_words", in_sixes)
+    secured = tool("balance")
+    secured["execution"]["auth"] = {"type": "bearer", "token": SECRET}
+    live.grant(secured)
+    text = f"{BEFORE}{FORMS[form]}, they say."  # 29
+    live.model_says(text, ("desk.balance", {}))
+    live.model_says(Thought(text), text)
+    live.shows_preambles = False
+    await live.asks("Go")
+    clear = f"{BEFORE}{DOTS}, they say."
+    assert live.shown == Said(joined(live, clear, clear), (), clear)
+    recorded = json.dumps(live.history()[-1]["response"]["json"]).encode()
+    assert live.wire.said(recorded) == live.shown
+    everything = live.raw.decode() + json.dumps(live.history())
+    assert FORMS[form] not in everything

@@ -1,0 +1,105 @@
+"""Live turns of Responses whose items are not all in the answer (docs/spec/live.md section 4)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.turns.desk import DEFAULT_TOOLS, Desk, opened
+from tests.turns.kept_desk import KeptDesk
+from tests.wires import Body, responses
+
+
+@pytest.fixture
+async def codex(tmp_path: Path) -> AsyncIterator[Desk]:
+    async with opened(Desk(tmp_path, responses, stream=True, live=True)) as desk:
+        yield desk
+
+
+def filtered(*output: Body) -> bytes:
+    """Return a reply that a filter ended."""
+    body = responses.response(*output, id="resp_a", store=False)
+    body |= {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}
+    return json.dumps(body).encode()
+
+
+CALL = responses.function_call("c1", "desk__balance", "{}")
+THOUGHT = responses.reasoning("Where?")
+LATER = responses.reasoning("Oh.") | {"id": "rs_2"}
+HOSTED: Body = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
+
+
+@pytest.mark.requirement("live:responses-filtered")
+@pytest.mark.parametrize(
+    "output",
+    [
+        [THOUGHT, CALL],
+        [THOUGHT, CALL, responses.message("Sorry.", "msg_2")],
+        [responses.message("Look.", "msg_1"), THOUGHT, CALL, responses.message("No.", "msg_2")],
+        [responses.message("Look.", "msg_1"), CALL, responses.message("No.", "msg_2")],
+        [THOUGHT, CALL, LATER, responses.message("Sorry.", "msg_2")],
+        [THOUGHT, HOSTED, CALL, LATER, responses.message("Sorry.", "msg_2")],
+        [THOUGHT, responses.message("Look.", "msg_1"), LATER, CALL],
+    ],
+)
+async def test_a_filtered_reply_keeps_what_was_shown_and_loses_its_managed_calls(
+    codex: Desk, output: list[Body]
+) -> None:
+    codex.model_answers(filtered(*output))
+    codex.shows_preambles = False
+    await codex.asks("How much?", store=False)
+    assert codex.status == 200
+    assert codex.services.calls == []
+    items = json.loads(codex.body)["output"]
+    assert [item["type"] for item in items] == [item["type"] for item in output if item is not CALL]
+    assert codex.wire.said(json.dumps(codex.history()[-1]["response"]["json"]).encode()) == (
+        codex.shown
+    )
+
+    codex.model_says("Yes.")
+    await codex.asks("Sure?", store=False)
+    assert codex.status == 200
+
+
+@pytest.mark.requirement("live:responses-item-ids")
+async def test_an_id_that_was_minted_is_the_providers_own_again_in_the_next_request(
+    codex: Desk,
+) -> None:
+    first = [responses.message("Look.", "msg_1"), CALL]
+    answer = [LATER | {"id": "rs_1"}, responses.message("Fifty.", "msg_1")]
+    codex.model_answers(json.dumps(responses.response(THOUGHT, *first, store=False)).encode())
+    codex.model_answers(json.dumps(responses.response(*answer, store=False)).encode())
+    await codex.asks("How much?", store=False)
+    shown = [item["id"] for item in json.loads(codex.body)["output"]]
+    assert len(set(shown)) == len(shown) == 4
+    before = codex.model.messages()
+
+    codex.model_says("Yes.")
+    await codex.asks("Sure?", store=False)
+    assert codex.model.messages()[: len(before)] == before
+    assert codex.model.messages()[len(before) : -1] == answer
+
+
+@pytest.mark.requirement("live:kept-conversation-shown")
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_preamble_that_was_shown_is_not_hidden_in_a_kept_conversation(
+    kept: KeptDesk, fails: bool
+) -> None:
+    kept.stream = kept.live = True
+    kept.shows_preambles = False
+    kept.grant(*DEFAULT_TOOLS)
+    first = [responses.message("Let me look.", "msg_look"), CALL]
+    kept.model_answers(json.dumps(responses.response(*first, id="resp_a", store=True)).encode())
+    if fails:
+        kept.model_breaks_off("You have fifty.", behind="have")
+    else:
+        kept.model_says("You have fifty.")
+    await kept.says("How much?")
+    assert b"Let me look." in kept.raw
+    record = await kept.mediator.state.ownership.find(kept.agent, "conv_1")
+    assert record is not None
+    assert "c1" in record.hidden_ids
+    assert "msg_look" not in record.hidden_ids
