@@ -130,7 +130,7 @@ class TurnContext(RequestContext, frozen=True, kw_only=True):
     before_rest: tuple[str, ...] = ()
     """Digests of the last messages before the rest of that answer: what is held is among them."""
     settled: SettledAnswer | None = None
-    """The part of an earlier turn's answer that the runner sent, with words of its own behind it."""
+    """The part of an earlier turn's answer that was sent, with the runner's words behind it."""
     conversation: ConversationRecord | None = None
     """The conversation that the provider puts the turn into."""
 
