@@ -141,7 +141,7 @@ class Stream:
 
 
 @dataclass
-class Found:
+class Measurements:
     """The measurements of one subject in one row, over all rounds."""
 
     firsts: list[float] = field(default_factory=list)
@@ -232,24 +232,28 @@ class Runner(asyncio.Protocol):
         return is_over
 
     def _read(self, now: float) -> None:
-        """Take the whole lines of the body."""
+        """Take the whole lines of the body; the provider wrote into each event when it sent it."""
         end = self._body.rfind(b"\n") + 1
         lines = bytes(self._body[:end])
         del self._body[:end]
+
         found = self.found
         for number, sent in _STAMP.findall(lines):
             if int(number) != len(found.sent) % self._events:
                 self._fail(b"event %b came as number %d" % (number, len(found.sent)))
             found.sent.append(float(sent))
             found.arrived.append(now)
-        if len(found.sent) >= self._events and not self.full.done():
-            self.full.set_result(None)
         found.contents += len(_CONTENT.findall(lines))
+
         if found.sent and not found.first_at:
             found.first_at = now
             if not self.begun.done():
                 self.begun.set_result(None)
-        if (call := _CALL_STAMP.search(lines)) is not None:
+        if len(found.sent) >= self._events and not self.full.done():
+            self.full.set_result(None)
+
+        call = _CALL_STAMP.search(lines)
+        if call is not None:
             found.last_sent = float(call[1])
 
 
@@ -260,7 +264,7 @@ class Bench:
         self._site = site
         self._process = process
         self._number = 0
-        self.found: dict[tuple[Row, str], Found] = defaultdict(Found)
+        self.found: dict[tuple[Row, str], Measurements] = defaultdict(Measurements)
         self.left: dict[str, list[float]] = defaultdict(list)
         """Seconds from a runner's close to the provider's."""
         self.memory: dict[str, list[float]] = defaultdict(list)
@@ -392,7 +396,7 @@ def check_streams(row: Row, by: str, streams: list[Stream], figures: dict[str, A
             raise WrongWorkError(f"{row.what}, {by}: there was no call")
 
 
-def _add(found: Found, row: Row, stream: Stream) -> None:
+def _add(found: Measurements, row: Row, stream: Stream) -> None:
     found.firsts.append(stream.first_at - stream.asked_at)
     if row.end == "slow":
         found.silences.append(stream.silence)
@@ -456,7 +460,7 @@ def tables(bench: Bench) -> dict[str, str]:
     }
 
 
-def _line(row: Row, by: str, found: Found) -> tuple[str, ...]:
+def _line(row: Row, by: str, found: Measurements) -> tuple[str, ...]:
     is_paced = row.what == PACED
     # A buffered answer has no words on their way: its provider sends one document at the end.
     has_delays = is_paced and by != "buffered"
