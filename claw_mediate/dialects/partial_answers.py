@@ -12,6 +12,7 @@ The journal says whether there is such a turn. What is found here is only what m
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import islice, pairwise
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -21,6 +22,7 @@ from claw_mediate.core.json_pieces import contains, copy_span
 
 _MAX_MESSAGES: Final = 8  # Messages at the end that may be one answer; the journal is asked of each
 _MAX_FOLLOWERS: Final = 4  # Messages of the user's behind them
+_REASONING: Final = "reasoning"
 _CALL_TYPES: Final = frozenset({"tool_use", "tool_result"})
 
 
@@ -80,13 +82,17 @@ def _answers(
     body: bytes, spans: Sequence[tuple[int, int]], end: int, followers: int
 ) -> Iterator[PartialAnswer]:
     text = ""
-    for count, message in enumerate(_backwards(body, spans), 1):
+    messages = [*islice(_backwards(body, spans), _MAX_MESSAGES + 1)]
+    for count, (message, before) in enumerate(pairwise([*messages, _Message()]), 1):
         said = _answer_text(message)
         # An answer follows something of the runner's.
         if said is None or count > _MAX_MESSAGES or count == len(spans):
             return
 
         text = said + text
+        if before.type == _REASONING:
+            continue  # It led to this one, and is a part of the same answer.
+
         # From the end of the message before them, so that its comma goes, too.
         without = json_splice.splice(body, [(spans[-count - 1][1], end, b"")])
         yield PartialAnswer(without, text, followers > 0)
@@ -111,7 +117,7 @@ def _answer_text(message: _Message) -> str | None:
 
     A call is none: with it, the turn has ended.
     """
-    if message.type == "reasoning":
+    if message.type == _REASONING:
         return ""
     if message.role != "assistant" or message.tool_calls or message.function_call:
         return None

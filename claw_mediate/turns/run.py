@@ -16,12 +16,12 @@ from msgspec.structs import replace
 from claw_contract.history import UsageRecord
 from claw_mediate.core import tool_result
 from claw_mediate.core.continuity import EMPTY_TEXT_KEY, text_key
-from claw_mediate.core.held_text import compact
 from claw_mediate.core.http import GONE, RETRY_AFTER, STOPPING, build_error_body
-from claw_mediate.core.shown import answer_anchor_of_shown, failed_anchor_of_shown
+from claw_mediate.core.shown import LiveRecord, answer_anchor_of_shown, failed_anchor_of_shown
 from claw_mediate.core.turn import turn
 from claw_mediate.core.types import (
     Deliver,
+    ModelResponse,
     Outcome,
     Refuse,
     Round,
@@ -36,7 +36,7 @@ from claw_mediate.turns.driver import TurnDriver, drive
 from claw_mediate.turns.kept.records import describe_delivered, marks_of
 from claw_mediate.turns.ports import TurnParts
 from claw_mediate.turns.shown_answer import ShownAnswer
-from claw_mediate.turns.shown_rounds import describe_shown
+from claw_mediate.turns.shown_rounds import describe_shown, find_lost_text
 from claw_state.continuity import Anchor
 from claw_state.journal import StoredResponse
 from claw_state.ownership import KeptObject
@@ -327,6 +327,9 @@ class RunningTurn:
             await self._remember_behind_settled(outcome.rounds, key)
             return anchor
 
+        if dialect.answers_in_items and outcome.rounds:
+            return await self._remember_items(outcome, self.stream, body)
+
         rest = await self.remember_held(outcome.rounds)
         anchor = await self._remember_rounds(outcome, rest, body)
         if outcome.rounds:
@@ -358,13 +361,21 @@ class RunningTurn:
         shown = dialect.read_response(stream.shown.answer(body, context.held), context.catalog)
         whole = dialect.response_anchor(shown, context.view, terminal=False)
         record = describe_shown(context, rounds, stream.shown, stream.shown.last_words().text)
-        if stream.shown.has_left_out:
-            signatures = dialect.split_rules.signatures
-            own = signatures(outcome.response.message)
-            record = record.hide({*signatures(shown.message)}.difference(own))
+        record = self._hide_left_out(record, outcome, stream, shown)
         anchor = answer_anchor_of_shown(replace(whole, before=anchor.before), anchor)
         await self._continuity.remember_live(context, anchor, record)
         return anchor
+
+    def _hide_left_out(
+        self, record: LiveRecord, outcome: Deliver, stream: AnswerStream, shown: ModelResponse
+    ) -> LiveRecord:
+        """Return a record that also knows the reasoning of what the last reply has left out."""
+        if not stream.shown.has_left_out:
+            return record
+
+        signatures = self.context.dialect.split_rules.signatures
+        own = signatures(outcome.response.message)
+        return record.hide({*signatures(shown.message)}.difference(own))
 
     async def remember_held(self, rounds: Sequence[Round]) -> Sequence[Round]:
         """Store the rounds of earlier attempts under what the runner holds of their answer.
@@ -389,7 +400,7 @@ class RunningTurn:
         broke off, behind the rounds that are known: it is ``lost``.
         """
         context, before = self.context, self.context.view.evidence.before
-        lost = _lost_text(context.held, stream)
+        lost = find_lost_text(context.held, stream.shown, in_items=False)
         after = stream.shown.last_words().text
         record = describe_shown(context, outcome.rounds, stream.shown, after, lost)
 
@@ -398,6 +409,28 @@ class RunningTurn:
         key = rest.key if _has_calls(outcome) else text_key(whole)
         await self._continuity.remember_live(context, Anchor(key, before), record)
 
+    async def _remember_items(self, outcome: Deliver, stream: AnswerStream, body: bytes) -> Anchor:
+        """Store all rounds for a runner that has the items of its answer from several attempts.
+
+        They are one answer in its next request, so that all rounds have one record. Return the
+        anchor of the answer.
+        """
+        context, dialect = self.context, self.context.dialect
+        shown = dialect.read_response(stream.shown.answer(body), context.catalog)
+        whole = dialect.response_anchor(shown, context.view, terminal=False)
+        last = dialect.response_anchor(outcome.response, context.view, terminal=outcome.terminal)
+        anchor = answer_anchor_of_shown(whole, last)
+        if not shown.calls:  # Calls are known by themselves
+            joined = text_key(context.held + stream.shown.text(context.held))
+            anchor = replace(anchor, key=joined, names=(*anchor.names, whole.key))
+
+        lost = find_lost_text(context.held, stream.shown, in_items=True)
+        after = stream.shown.last_words().text
+        record = describe_shown(context, outcome.rounds, stream.shown, after, lost)
+        record = self._hide_left_out(record, outcome, stream, shown)
+        await self._continuity.remember_live(context, anchor, record)
+        return anchor
+
     def describe_settled(self, rounds: Sequence[Round]) -> SettledAnswer | None:
         """Return what the runner holds of this turn, which is over; None if no round is known."""
         context, stream = self.context, self.stream
@@ -405,7 +438,7 @@ class RunningTurn:
         if not rounds:
             return None
 
-        lost = _lost_text(context.held, stream)
+        lost = find_lost_text(context.held, stream.shown, in_items=False)
         record = describe_shown(context, rounds, stream.shown, "", lost)
         return SettledAnswer(context.held, context.view.evidence.before, record)
 
@@ -478,15 +511,6 @@ class RunningTurn:
 def _has_calls(outcome: Deliver) -> bool:
     """Return whether the runner gets calls: its message is known by them, whatever its text."""
     return bool(outcome.response.calls) and not outcome.terminal
-
-
-def _lost_text(held: str, stream: AnswerStream) -> str:
-    """Return what a runner holds behind the known rounds: the beginning of a reply that broke off.
-
-    It is without white space.
-    """
-    whole, known = compact(held), compact(stream.shown.known_text())
-    return whole.removeprefix(known) if whole.startswith(known) else ""
 
 
 def _has_shown_more(shown: ShownAnswer, rounds: Iterable[Round]) -> bool:

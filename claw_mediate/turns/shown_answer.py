@@ -153,11 +153,6 @@ class ShownAnswer:
         """Return what was shown of the last reply."""
         return self.log.words(self._reply_start) if self._is_marked else ShownWords()
 
-    def known_text(self) -> str:
-        """Return the text that earlier attempts have shown of the rounds that are recorded."""
-        known = (words.text for number, words in self.rounds.items() if number <= self.known_rounds)
-        return "".join(known)
-
     def answer(self, body: bytes, held: str = "") -> bytes:
         """Return the answer with all that was shown: the body itself if one reply showed it all.
 

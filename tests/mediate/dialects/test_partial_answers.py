@@ -41,12 +41,13 @@ def test_the_models_last_messages_are_one_answer_or_several(followers: list[Any]
 
 
 @pytest.mark.requirement("live:partial-answers")
-def test_items_with_reasoning_are_a_part_of_an_answer() -> None:
+def test_reasoning_is_a_part_of_the_answer_that_it_led_to() -> None:
     thought = {"type": "reasoning", "summary": []}
     item = {"type": "message", "role": "assistant", "content": [{"text": "Let me"}]}
-    assert found(USER, thought, item, transcript="input") == [
-        ([USER, thought], "Let me", False),
-        ([USER], "Let me", False),
+    assert found(USER, thought, item, transcript="input") == [([USER], "Let me", False)]
+    assert found(USER, thought, item, thought, item, transcript="input") == [
+        ([USER, thought, item], "Let me", False),
+        ([USER], "Let meLet me", False),
     ]
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from tests.turns.desk import WIRES, Desk, opened
 from tests.turns.retrying import dies
+from tests.turns.scripted import Thought
 from tests.wires import Body, anthropic, openai, responses
 
 
@@ -113,6 +114,42 @@ async def test_the_turn_after_a_continued_one_has_each_round_once(live: Desk, jo
 
 
 @pytest.mark.requirement("live:continuation-remembered")
+@pytest.mark.parametrize("live", ["responses"], indirect=True)
+@pytest.mark.parametrize("thinks", [False, True])
+@pytest.mark.parametrize("lost", ["", "It was bought"])
+async def test_a_runner_that_keeps_items_has_each_round_once(
+    live: Desk, lost: str, *, thinks: bool
+) -> None:
+    """``lost``: what it has of the reply that broke off. ``thinks``: the first one has reasoning."""
+    live.model_says(
+        *([Thought("First.")] if thinks else []), "Let me buy that for you.", ("desk.trade", {})
+    )
+    live.model_breaks_off("It was bought at fifty.", behind="bought")
+    await live.asks("Buy")
+    live.messages.append(
+        {
+            "items": [
+                *([responses.reasoning("First.")] if thinks else []),
+                responses.message("Let me buy that for you.", "msg_1"),
+                *([responses.message(lost, "msg_lost")] if lost else []),
+            ]
+        }
+    )
+    live.model_says("Let me look once more.", ("desk.balance", {}))
+    live.model_says("All is done.")
+    await live.turn()
+    assert "".join(live.shown.text.split()) == "Letmelookoncemore.Allisdone."
+
+    live.model_says("Yes.")
+    await live.asks("Sure?")
+    assert [call for call, _ in live.wire.answers(live.model.messages())] == ["call_1", "call_2"]
+    for text in ("Let me buy", "Let me look once more.", "All is done."):
+        assert sent(live).count(text) == 1
+    assert "It was bought" not in sent(live)
+    assert live.services.calls == ["desk.trade", "desk.balance"]
+
+
+@pytest.mark.requirement("live:continuation-remembered")
 @pytest.mark.parametrize(
     ("live", "joins"),
     [("openai", False), ("openai", True), ("anthropic", True), ("responses", False)],
@@ -166,6 +203,8 @@ async def test_the_beginning_of_a_first_reply_is_gone_on_with(
     live.model_says("Yes.")
     await live.asks("Sure?")
     assert len(live.wire.answers(live.model.messages())) == trades
+    if joins or live.wire is responses:  # A message of its own stays as it is
+        assert sent(live).count("Let me buy") == 1
     assert live.services.calls == ["desk.trade"] * trades
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from claw_mediate.core.shown import PREFILL
-from claw_mediate.turns.shown_rounds import describe_shown
+from claw_mediate.turns.shown_rounds import LostText, describe_shown
 from tests.mediate.turns.streamed_turn import StreamedTurn
 
 
@@ -21,8 +20,10 @@ async def test_a_reply_that_broke_off_is_a_stretch_without_messages(name: str) -
     await turn.is_hidden("Two.")
     context: Any = SimpleNamespace(dialect=turn.dialect, view=turn.view, turn_id="turn_1")
 
-    record = describe_shown(context, turn.rounds, turn.stream.shown, "Three.", lost="It broke")
-    assert [each.number for each in record.shown] == [1, PREFILL, 2]
+    record = describe_shown(
+        context, turn.rounds, turn.stream.shown, "Three.", lost=LostText("It broke", 1)
+    )
+    assert [each.number for each in record.shown] == [1, 2, 2]
     assert [each.text.characters for each in record.shown] == [4, 7, 4]
     assert not record.shown[1].is_woven
 
