@@ -485,7 +485,7 @@ class CrashConversation:
             if order in self.books.reads:
                 assert told["ok"], f"{order}: {told}"
             else:
-                self._check_write(order, told, self.books.writes.get(order, []))
+                check_write(order, told, self.books.writes.get(order, []))
         made = [
             *map(self.books.writes.get, orders(words)),
             *map(self.books.reads.get, orders(words)),
@@ -494,17 +494,18 @@ class CrashConversation:
         assert len(ids) <= 1, f"{words} was one turn, not {ids}"
         return ids.pop() if ids else ""
 
-    def _check_write(self, order: str, told: dict[str, Any], effects: list[Effect]) -> None:
-        """Check that a write was made at most once, and that the model was told the
-        truth, or that the outcome is unknown.
-        """
-        assert len(effects) <= 1, f"{order} was done {len(effects)} times"
-        number, place = order.split(".")[-2:]
-        assert all(effect.key == f"{effect.turn}.{number}.{place}" for effect in effects)
-        if told["ok"]:
-            assert effects, f"{order} was not done"
-        else:
-            assert told["error"]["code"] == "outcome_unknown", f"{order}: {told}"
+
+def check_write(order: str, told: dict[str, Any], effects: list[Effect]) -> None:
+    """Check that a write was made at most once, and that the model was told the
+    truth, or that the outcome is unknown.
+    """
+    assert len(effects) <= 1, f"{order} was done {len(effects)} times"
+    number, place = order.split(".")[-2:]
+    assert all(effect.key == f"{effect.turn}.{number}.{place}" for effect in effects)
+    if told["ok"]:
+        assert effects, f"{order} was not done"
+    else:
+        assert told["error"]["code"] == "outcome_unknown", f"{order}: {told}"
 
 
 class BrokenOffError(Exception):

@@ -12,13 +12,15 @@ import os
 import random
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from claw_mediate.core.http import Request, RunnerResponse
+from claw_mediate.core.http import AnswerCutError, Request, RunnerResponse
 from claw_mediate.http import client
 from claw_mediate.mediator import Mediator
+from claw_mediate.providers import failover
 from claw_mediate.settings import SETTINGS, Settings
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.workers import worker as workers
@@ -36,6 +38,7 @@ def serve_until_killed(
 ) -> None:
     """Serve until the process dies."""
     client.tls_context = lambda: _TLS  # in this copy of the process only
+    failover._BACKOFF_SECONDS = 0.01
     counter = PointCounter(kill_point, died)
     counter.arm()
     asyncio.run(_serve(listener, env, counter))
@@ -119,30 +122,50 @@ async def _answer(
     ]
     length = next(int(value) for name, value in headers if name.lower() == "content-length")
     request = Request(method, path, headers, await reader.readexactly(length))
+
+    answering = asyncio.ensure_future(_exchange(mediator, counter, request, writer))
+    leaving = asyncio.ensure_future(reader.read(1))
+    await asyncio.wait([answering, leaving], return_when=asyncio.FIRST_COMPLETED)
+    leaving.cancel()
+    if not answering.done():
+        answering.cancel()  # as mitmproxy's host does where the runner has left
+    with suppress(asyncio.CancelledError, ConnectionError, AnswerCutError):
+        await answering
+    writer.close()
+
+
+async def _exchange(
+    mediator: Mediator, counter: PointCounter, request: Request, writer: asyncio.StreamWriter
+) -> None:
     admitted = mediator.admit(request)
     assert not isinstance(admitted, RunnerResponse)
     exchange = await mediator.exchange(admitted, request)
     assert isinstance(exchange, RunnerResponse)
     about = "".join(f"{name}: {value}\r\n" for name, value in exchange.headers)
-    opening = f"HTTP/1.1 {exchange.status} Said\r\n{about}connection: close\r\n\r\n".encode()
+    delivered = [exchange.on_delivered]
+    if exchange.when_found is not None:  # The turn runs in another process
+        exchange.when_found(lambda _, on_delivered: delivered.append(on_delivered))
+    opening = f"HTTP/1.1 {exchange.status} Said\r\n{about}connection: close\r\n"
     writer.transport.set_write_buffer_limits(0)  # to wait until the kernel has all
     if exchange.streaming:
-        writer.write(opening)
-        async for chunk in exchange.chunks:
-            counter.passes("before a chunk")
-            writer.write(chunk)
-            await writer.drain()
-            counter.passes("behind a chunk")
+        writer.write(f"{opening}transfer-encoding: chunked\r\n\r\n".encode())
+        try:
+            async for chunk in exchange.chunks:
+                counter.passes("before a chunk")
+                writer.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+                await writer.drain()
+                counter.passes("behind a chunk")
+        finally:
+            close = getattr(exchange.chunks, "aclose", None)
+            if close is not None:
+                await close()
+        writer.write(b"0\r\n\r\n")
     else:
         body = b"".join([chunk async for chunk in exchange.chunks])
         counter.passes("before a chunk")
-        writer.write(opening + body)
-        await writer.drain()
+        writer.write(f"{opening}\r\n".encode() + body)
+    await writer.drain()
+    if not exchange.streaming:
         counter.passes("behind a chunk")
-    await _mark_delivered(exchange)
-    writer.close()
-
-
-async def _mark_delivered(exchange: RunnerResponse) -> None:
-    if exchange.on_delivered is not None:
-        await exchange.on_delivered()
+    for on_delivered in filter(None, delivered):
+        await on_delivered()

@@ -15,6 +15,7 @@ import traceback
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -70,7 +71,7 @@ def answer_text(words: str, *, is_live: bool) -> str:
     return "".join(map(preamble, range(1, rounds + 1))) + f"{name} is over"
 
 
-def _assistant_texts(transcript: Sequence[Body]) -> list[str]:
+def assistant_texts(transcript: Sequence[Body]) -> list[str]:
     """Return what the assistant said before each message of the user's, and behind the last one,
     without white space.
     """
@@ -145,6 +146,10 @@ class AppendingResponses(KeptResponses):
             self._last[name] = Appended(request["input"], items, port)
 
 
+def _keep_nothing() -> None:
+    """Do nothing: only Responses are kept."""
+
+
 @dataclass
 class PlanModel:
     """The model of a ``Provider``: it makes the calls in the user's words, and checks the hidden
@@ -167,7 +172,8 @@ class PlanModel:
         self.books.passes(said[-1], "the model hears")
         try:
             port = request.client.port if request.client else 0
-            made = self._answer(wire, body, port)
+            made, keep = self._answer(wire, body, port)
+            keep()
             return model_response(wire, made, stream=body.get("stream") is True)
         except Exception:  # noqa: BLE001 - recorded for the test, which itself gets only an error response
             self.books.faults[conversation].append(traceback.format_exc())
@@ -182,9 +188,10 @@ class PlanModel:
             if one.get("role") == "user" and isinstance(one["content"], str)
         ]
 
-    def _answer(self, wire: Wire, body: Body, port: int) -> bytes:
+    def _answer(self, wire: Wire, body: Body, port: int) -> tuple[bytes, Callable[[], None]]:
+        """Return the reply to a request, and what keeps it for later requests."""
         if wire is not responses:
-            return self._reply(wire, body, self._said(wire, body))
+            return self._reply(wire, body, self._said(wire, body)), _keep_nothing
         with self._lock:
             self.kept.take_back(body, port)
             transcript = self.kept.read(body)
@@ -195,8 +202,7 @@ class PlanModel:
         }
         whole["input"] = transcript
         made = self._reply(wire, whole, self._said(wire, whole))
-        self.kept.append(body, transcript, json.loads(made), port)
-        return made
+        return made, partial(self.kept.append, body, transcript, json.loads(made), port)
 
     def _reply(self, wire: Wire, body: Body, said: Sequence[str]) -> bytes:
         wire.check(body, self.replies)
@@ -246,14 +252,15 @@ class PlanModel:
         ]
         assert [order for order, _ in told] == expected
         for order, how in told:
-            assert self.books.told.setdefault(order, how) == how
+            before = self.books.told.setdefault(order, how)
+            assert before == how, f"{order} was told as {before}, and then as {how}"
 
     def _check_texts(self, transcript: Sequence[Body], said: Sequence[str]) -> None:
         """Check that the request has each word of earlier answers once."""
         names = [words.split(" ", 1)[0] for words in said]
         answers = [self.books.answers.get(name, "") for name in names[:-1]]
         expected = ["".join(answer.split()) for answer in answers]
-        assert _assistant_texts(transcript)[1:-1] == expected
+        assert assistant_texts(transcript)[1:-1] == expected
 
     def _call(self, kind: str, order: str) -> Made:
         with self._lock:
