@@ -333,38 +333,50 @@ def imports(module: Module, names: set[str]) -> Iterator[str]:
 
 
 def strongly_connected(graph: dict[str, set[str]]) -> list[set[str]]:
-    """Return the strongly connected components (Kosaraju)."""
+    """Return the strongly connected components, by Kosaraju's algorithm.
+
+    A first walk puts each node behind all that it reaches, but for those that reach it, too. So
+    from the last node on, a walk over the reversed edges finds those that the node reaches as well:
+    its component.
+    """
     order: list[str] = []
     seen: set[str] = set()
-
-    def visit(name: str, edges: dict[str, set[str]], out: list[str]) -> None:
-        stack = [(name, iter(edges[name]))]
-        seen.add(name)
-        while stack:
-            here, rest = stack[-1]
-            target = next((one for one in rest if one not in seen), None)
-            if target is None:
-                out.append(here)
-                stack.pop()
-            else:
-                seen.add(target)
-                stack.append((target, iter(edges[target])))
-
     for name in graph:
         if name not in seen:
-            visit(name, graph, order)
+            order += _walk(name, graph, seen)
+
     reverse: dict[str, set[str]] = {name: set() for name in graph}
     for name, targets in graph.items():
         for target in targets:
             reverse[target].add(name)
-    seen.clear()
+
     groups: list[set[str]] = []
+    seen.clear()
     for name in reversed(order):
         if name not in seen:
-            group: list[str] = []
-            visit(name, reverse, group)
+            group = _walk(name, reverse, seen)
             groups.append(set(group))
     return groups
+
+
+def _walk(start: str, edges: dict[str, set[str]], seen: set[str]) -> list[str]:
+    """Return what can be reached without a node of ``seen``, each node after those behind it.
+
+    Add all of it to ``seen``. The walk has a stack of its own: Python's is too small for it.
+    """
+    left: list[str] = []
+    stack = [(start, iter(edges[start]))]
+    seen.add(start)
+    while stack:
+        name, targets = stack[-1]
+        target = next((each for each in targets if each not in seen), None)
+        if target is None:
+            left.append(name)
+            stack.pop()
+        else:
+            seen.add(target)
+            stack.append((target, iter(edges[target])))
+    return left
 
 
 if __name__ == "__main__":
