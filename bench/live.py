@@ -141,7 +141,7 @@ class Stream:
 
 
 @dataclass
-class Found:
+class Measurements:
     """The measurements of one subject in one row, over all rounds."""
 
     firsts: list[float] = field(default_factory=list)
@@ -264,7 +264,7 @@ class Bench:
         self._site = site
         self._process = process
         self._number = 0
-        self.found: dict[tuple[Row, str], Found] = defaultdict(Found)
+        self.found: dict[tuple[Row, str], Measurements] = defaultdict(Measurements)
         self.left: dict[str, list[float]] = defaultdict(list)
         """Seconds from a runner's close to the provider's."""
         self.memory: dict[str, list[float]] = defaultdict(list)
@@ -396,7 +396,7 @@ def check_streams(row: Row, by: str, streams: list[Stream], figures: dict[str, A
             raise WrongWorkError(f"{row.what}, {by}: there was no call")
 
 
-def _add(found: Found, row: Row, stream: Stream) -> None:
+def _add(found: Measurements, row: Row, stream: Stream) -> None:
     found.firsts.append(stream.first_at - stream.asked_at)
     if row.end == "slow":
         found.silences.append(stream.silence)
@@ -460,7 +460,7 @@ def tables(bench: Bench) -> dict[str, str]:
     }
 
 
-def _line(row: Row, by: str, found: Found) -> tuple[str, ...]:
+def _line(row: Row, by: str, found: Measurements) -> tuple[str, ...]:
     is_paced = row.what == PACED
     # A buffered answer has no words on their way: its provider sends one document at the end.
     has_delays = is_paced and by != "buffered"

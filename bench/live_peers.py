@@ -47,7 +47,7 @@ _BURST = 16
 
 
 @dataclass(frozen=True)
-class Asked:
+class StreamOrder:
     """What a request asks for."""
 
     events: int
@@ -75,7 +75,7 @@ def ending(end: str) -> bytes:
     return call + _CHUNK % (b"{}", reason) + b"data: [DONE]\n\n"
 
 
-def whole(asked: Asked) -> bytes:
+def whole(asked: StreamOrder) -> bytes:
     """Return the same reply as one JSON document."""
     text = b"".join(stamp(number).ljust(asked.size, b"x") for number in range(asked.events))
     message: dict[str, Any] = {"role": "assistant", "content": text.decode()}
@@ -185,19 +185,19 @@ class Provider(Peer):
         self._mark = mark[0].decode()
         Peer.requests[self._mark] += 1
         events, gap, size = map(int, found.groups()[:3])
-        asked = Asked(events, gap / 1_000_000, size, found[4].decode())
+        asked = StreamOrder(events, gap / 1_000_000, size, found[4].decode())
         if asked.end in ("tool", "slow") and b'"role":"tool"' in body:
-            asked = Asked(1, 0.0, size, "text")
+            asked = StreamOrder(1, 0.0, size, "text")
         work = self._stream if _STREAMS.search(body) else self._reply
         self._streaming = asyncio.get_running_loop().create_task(work(asked))
 
-    async def _reply(self, asked: Asked) -> None:
+    async def _reply(self, asked: StreamOrder) -> None:
         """Answer when a stream would have ended."""
         await asyncio.sleep(asked.gap * asked.events)
         self.send(whole(asked))
         self._streaming = None
 
-    async def _stream(self, asked: Asked) -> None:
+    async def _stream(self, asked: StreamOrder) -> None:
         assert self._transport is not None
         begun = time.monotonic()
         self._transport.write(_STREAM)

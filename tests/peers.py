@@ -145,7 +145,7 @@ class Gated:
 
 
 @dataclass(frozen=True)
-class Received:
+class ReceivedRequest:
     """A request as it came in."""
 
     method: str
@@ -195,8 +195,8 @@ class _Server(uvicorn.Server):
 class Peer(ABC):
     """A server that records its requests."""
 
-    received: list[Received] = field(default_factory=list)
-    questions: list[Received] = field(default_factory=list)
+    received: list[ReceivedRequest] = field(default_factory=list)
+    questions: list[ReceivedRequest] = field(default_factory=list)
     """The proxy's own questions about keys, which are not among the received requests."""
     verdict: Answer = field(default_factory=lambda: JSONResponse({"data": []}))
     """The answer to such a question."""
@@ -249,7 +249,7 @@ class Peer(ABC):
         path = request.scope["raw_path"].decode()
         if request.url.query:
             path += f"?{request.url.query}"
-        received = Received(request.method, path, headers, body)
+        received = ReceivedRequest(request.method, path, headers, body)
         if headers.get("user-agent") == USER_AGENT:
             self.questions.append(received)
             return await respond(self.verdict, request)

@@ -218,11 +218,11 @@ def names_model(field: str) -> bool:
     return field != "model" and may_name_model(field)
 
 
-class _Own(msgspec.Struct):
+class _BodyWithModel(msgspec.Struct):
     model: Any = None
 
 
-_own_decoder = msgspec.json.Decoder(_Own)
+_own_decoder = msgspec.json.Decoder(_BodyWithModel)
 
 
 def _has_own_model(body: bytes) -> bool:

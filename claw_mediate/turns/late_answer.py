@@ -186,11 +186,11 @@ def _leave(search: asyncio.Task[FoundAnswer]) -> None:
         search.result().leave()
 
 
-class _Identified(msgspec.Struct):
+class _BodyWithId(msgspec.Struct):
     id: object = None
 
 
 def _id_of(body: bytes) -> str:
     """Return the id of an answer; "" if the provider gave it none."""
-    own = msgspec.json.decode(body, type=_Identified).id
+    own = msgspec.json.decode(body, type=_BodyWithId).id
     return own if isinstance(own, str) else ""

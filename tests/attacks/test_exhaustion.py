@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from tests import raw
-from tests.failures.clocked_pod import ClockedPod, Seen
+from tests.failures.clocked_pod import ClockedPod, TurnOutput
 from tests.wires import Made, openai
 
 DEEP = "[" * 50_000 + "]" * 50_000
 HUGE = "9" * 20_000
 
 
-async def play(pod: ClockedPod, reply: bytes, result: raw.Act) -> Seen:
+async def play(pod: ClockedPod, reply: bytes, result: raw.Act) -> TurnOutput:
     """Run a turn whose first model reply is `reply`, and whose second one ends it."""
     async with pod.open() as mediator:
         pod.provider.script = [
@@ -40,7 +40,7 @@ def odd(pod: ClockedPod, value: str) -> bytes:
     return calling(pod, '{"a":0}').replace(b":0}", b":%b}" % value.encode())
 
 
-def told(pod: ClockedPod, seen: Seen) -> list[dict[str, Any]]:
+def told(pod: ClockedPod, seen: TurnOutput) -> list[dict[str, Any]]:
     """Return the results of its calls that the model was sent."""
     assert pod.dialect.said(pod.dialect.assembled(seen.body)).text == "Done."
     request = json.loads(

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests import raw
-from tests.failures.clocked_pod import TOKEN, ClockedPod, Seen
+from tests.failures.clocked_pod import TOKEN, ClockedPod, TurnOutput
 from tests.failures.planted import AGENT_SECRET, ALL, FORMS, PROVIDER_KEY, TOOL_TOKEN, found
 from tests.wires import Made, Wire, anthropic, openai
 
@@ -31,7 +31,7 @@ STATUS = st.sampled_from([200, 200, 200, 302, 400, 404, 500])
 
 
 @dataclass(frozen=True)
-class Said:
+class SentTexts:
     """The text that each side sends in one turn."""
 
     runner: str
@@ -45,7 +45,7 @@ class Said:
 
 
 SAID = st.builds(
-    Said,
+    SentTexts,
     runner=OWN,
     argument=LEAK,
     service_status=STATUS,
@@ -61,7 +61,7 @@ def quoted(text: str) -> bytes:
     return f'{{"words": "{text}"}}'.encode()
 
 
-async def play(home: Path, dialect: Wire, said: Said) -> Seen:
+async def play(home: Path, dialect: Wire, said: SentTexts) -> TurnOutput:
     pod = ClockedPod(home, dialect, said.stream)
     async with pod.open() as mediator:
         calls = [
@@ -118,7 +118,9 @@ def _arguments(dialect: Wire, text: str) -> bytes:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(said=SAID)
-async def test_no_secret_reaches_anybody_who_did_not_have_it(dialect: Wire, said: Said) -> None:
+async def test_no_secret_reaches_anybody_who_did_not_have_it(
+    dialect: Wire, said: SentTexts
+) -> None:
     with tempfile.TemporaryDirectory() as home:
         seen = await play(Path(home), dialect, said)
     assert found(seen.told) == []

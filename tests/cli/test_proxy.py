@@ -20,7 +20,7 @@ HEAD = [sys.executable, "-P", "-c"]
 
 
 @dataclass
-class Started:
+class StartedProgram:
     """The program that replaced the process of ``claw``."""
 
     command: Sequence[str] = ()
@@ -32,8 +32,8 @@ class Started:
 
 
 @pytest.fixture
-def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Started:
-    program = Started()
+def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StartedProgram:
+    program = StartedProgram()
 
     def execve(path: str, command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
         assert path == sys.executable
@@ -76,7 +76,7 @@ def claw(*arguments: str, **environ: str) -> Result:
     ],
 )
 def test_it_becomes_mitmproxy_with_the_addon_and_every_option_as_it_stands(
-    started: Started, tmp_path: Path, arguments: list[str], program: str, options: list[str]
+    started: StartedProgram, tmp_path: Path, arguments: list[str], program: str, options: list[str]
 ) -> None:
     compiled_tree(tmp_path)
     result = claw("proxy", *arguments)
@@ -90,7 +90,7 @@ def test_it_becomes_mitmproxy_with_the_addon_and_every_option_as_it_stands(
 @pytest.mark.requirement("workers:option")
 @pytest.mark.parametrize("count", ["2", "64"])
 def test_workers_have_a_supervisor_of_their_own(
-    started: Started, tmp_path: Path, count: str
+    started: StartedProgram, tmp_path: Path, count: str
 ) -> None:
     compiled_tree(tmp_path)
     assert claw("proxy", "--workers", count, "-q").exit_code == 0
@@ -103,7 +103,7 @@ def test_workers_have_a_supervisor_of_their_own(
     "arguments", [["--workers", "1"], ["--workers=1"], ["--workers", "4", "--version"]]
 )
 def test_one_worker_is_mitmproxy_itself(
-    started: Started, tmp_path: Path, arguments: list[str]
+    started: StartedProgram, tmp_path: Path, arguments: list[str]
 ) -> None:
     compiled_tree(tmp_path)
     assert claw("proxy", *arguments).exit_code == 0
@@ -113,7 +113,7 @@ def test_one_worker_is_mitmproxy_itself(
 
 @pytest.mark.requirement("workers:option")
 def test_auto_is_a_worker_for_each_usable_core(
-    started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    started: StartedProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiled_tree(tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(3)))
@@ -145,7 +145,7 @@ def test_auto_is_a_worker_for_each_usable_core(
     ],
 )
 def test_what_is_no_number_of_workers_is_one_line(
-    started: Started, tmp_path: Path, arguments: list[str], line: str
+    started: StartedProgram, tmp_path: Path, arguments: list[str], line: str
 ) -> None:
     compiled_tree(tmp_path)
     result = claw("proxy", *arguments)
@@ -185,7 +185,7 @@ def test_the_program_is_the_one_beside_it(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("cli:proxy-tree")
 def test_the_tree_beside_the_pod_is_used_as_compose_uses_it(
-    started: Started, tmp_path: Path
+    started: StartedProgram, tmp_path: Path
 ) -> None:
     tree = compiled_tree(tmp_path, env="CLLAMA_EGRESS=deny\nCLLAMA_TIME_LINE=on\n")
     (tmp_path / ".claw-ca" / "private").mkdir(parents=True)
@@ -208,7 +208,7 @@ def test_the_tree_beside_the_pod_is_used_as_compose_uses_it(
 
 
 @pytest.mark.requirement("cli:proxy-tree")
-def test_what_the_operator_names_is_left_as_it_is(started: Started, tmp_path: Path) -> None:
+def test_what_the_operator_names_is_left_as_it_is(started: StartedProgram, tmp_path: Path) -> None:
     compiled_tree(tmp_path)
     assert claw("proxy", CLAW_CONTEXT_ROOT="/elsewhere").exit_code == 0
     assert (started.environment or {})["CLAW_CONTEXT_ROOT"] == "/elsewhere"
@@ -220,7 +220,7 @@ def test_what_the_operator_names_is_left_as_it_is(started: Started, tmp_path: Pa
 @pytest.mark.requirement("cli:proxy-tree")
 @pytest.mark.parametrize("arguments", [[], ["--web"], ["-q"], ["-f", "pods/desk/claw-pod.yml"]])
 def test_without_a_compiled_tree_it_is_one_line_with_place_and_remedy(
-    started: Started, arguments: list[str]
+    started: StartedProgram, arguments: list[str]
 ) -> None:
     result = claw("proxy", *arguments)
     assert (result.exit_code, result.stdout, started.command) == (1, "", ())
@@ -233,13 +233,13 @@ def test_without_a_compiled_tree_it_is_one_line_with_place_and_remedy(
 
 @pytest.mark.requirement("cli:proxy-tree")
 @pytest.mark.parametrize("option", ["-n", "-h", "--options"])
-def test_what_serves_nobody_needs_no_tree(started: Started, option: str) -> None:
+def test_what_serves_nobody_needs_no_tree(started: StartedProgram, option: str) -> None:
     assert claw("proxy", option).exit_code == 0
     assert list(started.options) == [option]
 
 
 @pytest.mark.requirement("cli:proxy-tree")
-def test_a_file_in_the_way_is_one_line(started: Started, tmp_path: Path) -> None:
+def test_a_file_in_the_way_is_one_line(started: StartedProgram, tmp_path: Path) -> None:
     (tmp_path / ".claw-runtime").mkdir()
     (tmp_path / ".claw-runtime" / "context").write_text("no directory", encoding="utf-8")
     result: Any = claw("proxy")

@@ -23,7 +23,7 @@ _THERE = re.compile(
 
 
 @dataclass(frozen=True, order=True)
-class Expected:
+class ExpectedDiagnostic:
     file: str
     line: int
     column: int
@@ -38,23 +38,27 @@ def case_files() -> list[Path]:
     return sorted([*CASES.glob("*.yml"), *CASES.glob("*/claw-pod.yml")])
 
 
-def expectations(case: Path) -> list[Expected]:
-    expected: list[Expected] = []
+def expectations(case: Path) -> list[ExpectedDiagnostic]:
+    expected: list[ExpectedDiagnostic] = []
     for number, line in enumerate(case.read_text(encoding="utf-8").splitlines(), start=1):
         if there := _THERE.fullmatch(line.strip()):
             place = int(there["line"]), int(there["column"])
-            expected.append(Expected(there["file"], *place, there["severity"], there["code"]))
+            expected.append(
+                ExpectedDiagnostic(there["file"], *place, there["severity"], there["code"])
+            )
         elif "# " in line:
             expected.extend(
-                Expected(case.name, number, int(here["column"]), here["severity"], here["code"])
+                ExpectedDiagnostic(
+                    case.name, number, int(here["column"]), here["severity"], here["code"]
+                )
                 for here in _HERE.finditer(line.partition("# ")[2])
             )
     return sorted(expected)
 
 
-def as_found(case: Path, diagnostics: tuple[Diagnostic, ...]) -> list[Expected]:
+def as_found(case: Path, diagnostics: tuple[Diagnostic, ...]) -> list[ExpectedDiagnostic]:
     return sorted(
-        Expected(
+        ExpectedDiagnostic(
             str(Path(diagnostic.span.file).relative_to(case.parent)),
             diagnostic.span.line,
             diagnostic.span.column,

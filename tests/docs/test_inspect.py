@@ -13,7 +13,7 @@ from claw_contract.log import EventType
 from tests.docs.conftest import DocumentedPod
 from tests.docs.pages import DOCS, rows, spans
 from tests.proxy.looking import (
-    Saved,
+    SavingPod,
 )  # before imports of mitmproxy's filters, whose parser is an old one
 from tests.waiting import eventually
 
@@ -47,7 +47,7 @@ def test_the_filters_of_the_page_find_what_it_says(documented: DocumentedPod) ->
         httpx2.post(url, json=body, headers={"authorization": f"Bearer {token}"}).status_code == 200
     )
     httpx2.get(f"{documented.pod.url}/health")
-    saved = Saved(documented.pod)
+    saved = SavingPod(documented.pod)
     flows = eventually(
         lambda: saved.flows() if saved.found("~u /health") else None,
         "flows are saved in their order",

@@ -27,7 +27,7 @@ TOKEN = f"{AGENT}:{AGENT_SECRET}"
 
 
 @dataclass
-class Seen:
+class TurnOutput:
     """Everything that left the proxy in one turn."""
 
     status: int
@@ -118,7 +118,7 @@ class ClockedPod:
         ]
         return Request("POST", self.dialect.PATH, shown, json.dumps(body).encode())
 
-    async def ask(self, mediator: Mediator, request: Request) -> Seen:
+    async def ask(self, mediator: Mediator, request: Request) -> TurnOutput:
         """Run one turn to its end."""
         admitted = mediator.admit(request)
         assert isinstance(admitted, Identity)
@@ -128,7 +128,7 @@ class ClockedPod:
         self.go.set()
         chunks += [chunk async for chunk in exchange.chunks]
         file = self.home / "history" / admitted.agent.id / "history.jsonl"
-        return Seen(
+        return TurnOutput(
             exchange.status,
             exchange.headers,
             b"".join(chunks),

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from tests import raw
-from tests.failures.clocked_pod import ClockedPod, Seen
+from tests.failures.clocked_pod import ClockedPod, TurnOutput
 from tests.failures.provider import Failure
 from tests.failures.table import Phase
 from tests.wires import Made, Wire
@@ -38,7 +38,7 @@ class FailingTurn:
             home, dialect, stream, policy, first_ms=1 if phase is Phase.OPEN else 60_000
         )
 
-    async def play(self) -> Seen:
+    async def play(self) -> TurnOutput:
         async with self.pod.open() as mediator:
             self._script()
             return await self.pod.ask(mediator, self.pod.request())

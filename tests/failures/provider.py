@@ -16,7 +16,7 @@ from tests.wires import Wire, anthropic, openai
 
 
 @dataclass(frozen=True)
-class Passed:
+class PassedAnswer:
     """The provider's own status and body, without secrets."""
 
     status: int
@@ -40,7 +40,7 @@ class Failure:
     what: str
     """The provider's behaviour, as docs/failures.md describes it."""
     act: Callable[[Wire], raw.Act]
-    outcome: Passed | Ours
+    outcome: PassedAnswer | Ours
     retried: bool = False
     """True if the proxy itself tries again after a tool has run or headers were sent."""
     until: Literal["at once", "time is spent", "never listens"] = "at once"
@@ -78,7 +78,9 @@ def _passed(
     status: int, what: str = "answers {} with an error", *headers: str, retried: bool = False
 ) -> Failure:
     name = f"status-{status}" + ("-" + headers[0].partition(":")[0] if headers else "")
-    return Failure(name, what.format(status), _status(status, *headers), Passed(status), retried)
+    return Failure(
+        name, what.format(status), _status(status, *headers), PassedAnswer(status), retried
+    )
 
 
 _HTML = f"<html><body>no: {PLAIN}</body></html>".encode()
@@ -195,7 +197,7 @@ FAILURES = (
         lambda dialect: raw.answers(
             401, json.dumps(dialect.error("authentication_error", f"no: {PLAIN}")).encode()
         ),
-        Passed(401),
+        PassedAnswer(401),
     ),
     _passed(402),
     _passed(403),
@@ -214,7 +216,7 @@ FAILURES = (
         "status-502-html",
         "answers 502 with a page of HTML",
         _always(raw.answers(502, _HTML, f"text/html; key={PLAIN}")),
-        Passed(502, shaped=False),
+        PassedAnswer(502, shaped=False),
         retried=True,
     ),
     Failure(
@@ -228,7 +230,7 @@ FAILURES = (
         "status-400-other-dialect",
         "answers 400 in another dialect",
         lambda dialect: raw.answers(400, _error(_other(dialect))),
-        Passed(400),
+        PassedAnswer(400),
     ),
     Failure(
         "status-999",

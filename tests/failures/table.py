@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Literal
 
 from tests.failures.live import LIVE_FAILURES
-from tests.failures.provider import FAILURES, Failure, Ours, Passed
+from tests.failures.provider import FAILURES, Failure, Ours, PassedAnswer
 
 TRIES = 3
 """Attempts of a model call whose failure may be temporary."""
@@ -31,7 +31,7 @@ class Phase(Enum):
 
 
 @dataclass(frozen=True)
-class Told:
+class FailureReport:
     """Report of a failure to the runner."""
 
     by: Literal["a response", "an event"]
@@ -44,7 +44,7 @@ class Told:
     tries: int
 
 
-def told(failure: Failure, phase: Phase, *, stream: bool) -> Told:
+def told(failure: Failure, phase: Phase, *, stream: bool) -> FailureReport:
     """Return one cell of the matrix."""
     by: Literal["a response", "an event"] = (
         "a response" if phase is Phase.FIRST or not stream else "an event"
@@ -52,12 +52,14 @@ def told(failure: Failure, phase: Phase, *, stream: bool) -> Told:
     tries = TRIES if failure.retried and phase is not Phase.FIRST else 1
     match failure.outcome:
         case Ours(code, status):
-            return Told(by, 502 if phase is Phase.FINAL else status, code, own=True, tries=tries)
-        case Passed(status) if phase is Phase.FINAL:
-            return Told(by, 502, f"provider_http_{status}", own=True, tries=tries)
-        case Passed(status, shaped):
+            return FailureReport(
+                by, 502 if phase is Phase.FINAL else status, code, own=True, tries=tries
+            )
+        case PassedAnswer(status) if phase is Phase.FINAL:
+            return FailureReport(by, 502, f"provider_http_{status}", own=True, tries=tries)
+        case PassedAnswer(status, shaped):
             own = by == "an event" and not shaped
-            return Told(by, status, f"provider_http_{status}", own=own, tries=tries)
+            return FailureReport(by, status, f"provider_http_{status}", own=own, tries=tries)
 
 
 def cells(failure: Failure) -> list[tuple[Phase, bool]]:
@@ -135,7 +137,7 @@ def _row(failure: Failure) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _said(one: Told, *, event: bool = False) -> str:
+def _said(one: FailureReport, *, event: bool = False) -> str:
     who = f"`{one.reason}`" if one.own else "the provider's own"
     return who if event else f"{one.status}, {who}"
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.failures import planted
-from tests.failures.clocked_pod import Seen
+from tests.failures.clocked_pod import TurnOutput
 from tests.failures.failing_turn import GOOD_CALLS, FailingTurn
 from tests.failures.provider import BAD_REPLY, FAILURES, Failure, Ours
-from tests.failures.table import Phase, Told, cells, told
+from tests.failures.table import FailureReport, Phase, cells, told
 from tests.wires import Wire, anthropic, openai
 
 DIALECTS: dict[str, Wire] = {"openai": openai, "anthropic": anthropic}
@@ -52,7 +52,7 @@ async def test_a_failure_has_one_outcome(
     kept(seen)
 
 
-def delivered(seen: Seen, expected: Told, dialect: Wire, failure: Failure) -> None:
+def delivered(seen: TurnOutput, expected: FailureReport, dialect: Wire, failure: Failure) -> None:
     headers = dict(seen.headers)
     if expected.by == "an event":
         assert (seen.status, seen.streaming) == (200, True)
@@ -82,7 +82,7 @@ def delivered(seen: Seen, expected: Told, dialect: Wire, failure: Failure) -> No
         assert b"no: " in body
 
 
-def recorded(seen: Seen, expected: Told, phase: Phase) -> None:
+def recorded(seen: TurnOutput, expected: FailureReport, phase: Phase) -> None:
     (entry,) = seen.history
     assert (entry["status"], entry["status_code"]) == ("error", expected.status)
     calls = [call for past in entry["tool_trace"] for call in past["tool_calls"]]
@@ -98,7 +98,7 @@ def recorded(seen: Seen, expected: Told, phase: Phase) -> None:
     assert (events[-1]["status_code"], events[-1]["error"]) == (expected.status, expected.reason)
 
 
-def kept(seen: Seen) -> None:
+def kept(seen: TurnOutput) -> None:
     """Check that secrets and addresses reached only those peers for which they are meant."""
     assert planted.found(seen.told) == []
     for address in (b"127.0.0.1", b"of-the-provider", b"of-the-service"):

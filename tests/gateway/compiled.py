@@ -82,7 +82,7 @@ DESK = {
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledPod:
     """The parts of a compiled pod.
 
     ``arguments``: mitmdump's; ``rules``: those of the step that may set them; ``uid``: that of the
@@ -100,7 +100,7 @@ class Compiled:
 
 def compiled(
     home: Path, target: Literal["compose", "kubernetes"], service: str, egress: str = "deny"
-) -> Compiled:
+) -> CompiledPod:
     for name, content in (
         ("claw-pod.yml", POD.format(service=service, egress=egress, networks=NETWORKS)),
         ("AGENTS.md", "Be good.\n"),
@@ -130,7 +130,7 @@ def with_authority(home: Path, public: Path) -> None:
     assert made.exit_code == 0, made.output
 
 
-def _composed(home: Path) -> Compiled:
+def _composed(home: Path) -> CompiledPod:
     services = yaml.safe_load((home / "compose.generated.yml").read_text(encoding="utf-8"))[
         "services"
     ]
@@ -146,10 +146,12 @@ def _composed(home: Path) -> Compiled:
         for network in services["cllama-gateway"]["networks"].values()
         for name in network["aliases"]
     )
-    return Compiled(proxy["command"], proxy["environment"] | environment, rules, 1000, {}, led, own)
+    return CompiledPod(
+        proxy["command"], proxy["environment"] | environment, rules, 1000, {}, led, own
+    )
 
 
-def _deployed(home: Path) -> Compiled:
+def _deployed(home: Path) -> CompiledPod:
     file = home / ".claw-runtime" / "kubernetes.generated.yml"
     objects = [*yaml.safe_load_all(file.read_text(encoding="utf-8"))]
     spec = next(
@@ -165,7 +167,9 @@ def _deployed(home: Path) -> Compiled:
     }
     named = _decoded(secrets[source["secretRef"]["name"]] for source in proxy["envFrom"])
     environment = {each["name"]: each["value"] for each in proxy["env"]} | named
-    return Compiled(proxy["command"], environment, rules, proxy["securityContext"]["runAsUser"], {})
+    return CompiledPod(
+        proxy["command"], environment, rules, proxy["securityContext"]["runAsUser"], {}
+    )
 
 
 def _decoded(secrets: Iterable[Mapping[str, Any]]) -> dict[str, str]:

@@ -19,7 +19,7 @@ CHAT = "/v1/chat/completions"
 
 
 @dataclass(frozen=True)
-class Heard:
+class TlsAnswer:
     """A TLS peer's answer.
 
     ``signer``: the issuer of its certificate; ``data``: all bytes until the end.
@@ -46,7 +46,7 @@ def bytes_to(topology: Topology, host: str, port: int, data: bytes) -> bytes:
 
 def over_tls(
     topology: Topology, host: str, name: str | None, data: bytes, tunnel: str = ""
-) -> Heard:
+) -> TlsAnswer:
     """Send these bytes over TLS, trusting every certificate.
 
     ``name``: the one in the handshake; ``tunnel``: the destination, through the forward proxy at
@@ -55,7 +55,7 @@ def over_tls(
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
 
-    def said() -> Heard:
+    def said() -> TlsAnswer:
         with (
             _connected(host, tunnel) as plain,
             context.wrap_socket(plain, server_hostname=name) as connection,
@@ -65,7 +65,7 @@ def over_tls(
             )
             connection.sendall(data)
             signer = certificate.issuer.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
-            return Heard(str(signer), _all(connection))
+            return TlsAnswer(str(signer), _all(connection))
 
     return topology.runner.inside(said)
 

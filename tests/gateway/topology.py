@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Literal
 
 from tests.gateway.certificates import Authority
-from tests.gateway.compiled import SEEN_AT, Compiled, compiled, with_authority
+from tests.gateway.compiled import SEEN_AT, CompiledPod, compiled, with_authority
 from tests.gateway.namespaces import Namespace, v4, v6
 from tests.peers import Provider, Service
 from tests.proxy.pod import ROOT, Pod
@@ -52,7 +52,7 @@ _AS = ("setpriv", "--clear-groups", "--bounding-set=-all", "--no-new-privs", "--
 class TransparentPod(Pod):
     """The compiled proxy, in its namespace, as its own user and without any capability."""
 
-    parts: Compiled = field(kw_only=True)
+    parts: CompiledPod = field(kw_only=True)
     within: Namespace = field(kw_only=True)
 
     def env(self) -> dict[str, str]:
@@ -259,7 +259,7 @@ def _world(
     return provider, elsewhere, plain
 
 
-def _files(home: Path, shared: Path, parts: Compiled, authority: Path) -> None:
+def _files(home: Path, shared: Path, parts: CompiledPod, authority: Path) -> None:
     """Write the files that the proxy gets, and make the directories that it may write to."""
     (shared / "provider-ca.pem").write_bytes(authority.read_bytes())
     for name in ("history", "state", "tmp", "home"):

@@ -31,7 +31,7 @@ NOBODY = 54_321
 
 
 @dataclass
-class Deployed:
+class DeployedPod:
     """A compiled pod, and its proxy with the image's files."""
 
     home: Path
@@ -164,11 +164,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.fixture
-def deployed(tmp_path: Path, built: tuple[Path, Path]) -> Iterator[Deployed]:
+def deployed(tmp_path: Path, built: tuple[Path, Path]) -> Iterator[DeployedPod]:
     provider, service = Provider(), Service()
     provider.start()
     service.start()
-    made = Deployed(tmp_path, *built, provider, service)
+    made = DeployedPod(tmp_path, *built, provider, service)
     yield made
     if made.process is not None and made.process.poll() is None:
         made.process.kill()
@@ -191,7 +191,7 @@ def written(volumes: Path) -> set[str]:
 
 @pytest.mark.requirement("contained:compose")
 def test_the_command_of_compose_mediates_a_turn_without_rights_and_writes_to_its_volumes_only(
-    deployed: Deployed,
+    deployed: DeployedPod,
 ) -> None:
     proxy = deployed.compiled()
     assert (proxy["read_only"], proxy["cap_drop"], proxy["user"]) == (
@@ -240,7 +240,7 @@ def test_the_command_of_compose_mediates_a_turn_without_rights_and_writes_to_its
 
 @pytest.mark.requirement("contained:any-user")
 def test_the_images_own_command_runs_for_a_user_that_the_system_does_not_know_and_that_has_no_home(
-    deployed: Deployed,
+    deployed: DeployedPod,
 ) -> None:
     deployed.compiled()
     context, state = deployed.home / "pod" / ".claw-runtime" / "context", deployed.home / "state"
@@ -266,7 +266,7 @@ def test_the_images_own_command_runs_for_a_user_that_the_system_does_not_know_an
 
 @pytest.mark.requirement("start:in-any-order")
 def test_it_starts_before_its_keys_its_peers_and_their_names_are_there_and_works_as_soon_as_they_are(
-    deployed: Deployed,
+    deployed: DeployedPod,
 ) -> None:
     deployed.compiled()
     auth = deployed.home / "auth"
@@ -304,7 +304,7 @@ def test_it_starts_before_its_keys_its_peers_and_their_names_are_there_and_works
     assert deployed.end() == 0
 
 
-def refusal(deployed: Deployed) -> tuple[int, str]:
+def refusal(deployed: DeployedPod) -> tuple[int, str]:
     with pytest.raises(openai.APIStatusError) as raised:
         deployed.ask(deployed.token())
     deployed.provider.script.clear()

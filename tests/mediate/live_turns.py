@@ -41,7 +41,7 @@ QUESTION = "What is on my desk?"
 
 
 @dataclass(frozen=True)
-class Said:
+class ModelReply:
     """One reply of the model's."""
 
     text: str = ""
@@ -81,7 +81,7 @@ class Chat:
     def request(self, messages: Sequence[Any]) -> bytes:
         return dump({"model": "m", "messages": messages})
 
-    def reply(self, said: Said, number: int, *, calls: bool) -> bytes:
+    def reply(self, said: ModelReply, number: int, *, calls: bool) -> bytes:
         message: dict[str, Any] = {"role": "assistant", "content": said.text or None}
         if said.thought:
             message["reasoning_content"] = said.thought
@@ -92,11 +92,11 @@ class Chat:
             ]
         return json.dumps({"id": "c", "choices": [{"index": 0, "message": message}]}).encode()
 
-    def whole(self, saids: Sequence[Said]) -> bytes:
-        said = Said(joined([said.text for said in saids]))
+    def whole(self, saids: Sequence[ModelReply]) -> bytes:
+        said = ModelReply(joined([said.text for said in saids]))
         return self.reply(said, 0, calls=False)
 
-    def answer(self, saids: Sequence[Said], prefill: str = "") -> list[Any]:
+    def answer(self, saids: Sequence[ModelReply], prefill: str = "") -> list[Any]:
         del prefill
         message: dict[str, Any] = {
             "role": "assistant",
@@ -106,7 +106,7 @@ class Chat:
             message["reasoning_content"] = thoughts
         return [message]
 
-    def last(self, said: Said) -> list[Any]:
+    def last(self, said: ModelReply) -> list[Any]:
         """Return what must be left of the answer."""
         message = {"role": "assistant", "content": said.text}
         if said.thought:
@@ -126,7 +126,7 @@ class Anthropic(Chat):
     def request(self, messages: Sequence[Any]) -> bytes:
         return dump({"model": "m", "max_tokens": 9, "messages": messages})
 
-    def _blocks(self, said: Said) -> list[Any]:
+    def _blocks(self, said: ModelReply) -> list[Any]:
         blocks: list[Any] = []
         if said.thought:
             blocks.append(
@@ -136,7 +136,7 @@ class Anthropic(Chat):
             blocks.append({"type": "text", "text": said.text})
         return blocks
 
-    def reply(self, said: Said, number: int, *, calls: bool) -> bytes:
+    def reply(self, said: ModelReply, number: int, *, calls: bool) -> bytes:
         blocks = self._blocks(said)
         if calls:
             call = {
@@ -148,16 +148,16 @@ class Anthropic(Chat):
             blocks.append(call)
         return json.dumps({"id": "m", "role": "assistant", "content": blocks}).encode()
 
-    def whole(self, saids: Sequence[Said]) -> bytes:
+    def whole(self, saids: Sequence[ModelReply]) -> bytes:
         blocks = [block for said in saids for block in self._blocks(said)]
         return dump({"id": "m", "role": "assistant", "content": blocks})
 
-    def answer(self, saids: Sequence[Said], prefill: str = "") -> list[Any]:
+    def answer(self, saids: Sequence[ModelReply], prefill: str = "") -> list[Any]:
         began = [{"type": "text", "text": prefill}] if prefill else []
         blocks = [block for said in saids for block in self._blocks(said)]
         return [{"role": "assistant", "content": [*began, *blocks]}]
 
-    def last(self, said: Said) -> list[Any]:
+    def last(self, said: ModelReply) -> list[Any]:
         blocks = self._blocks(said)
         return [{"role": "assistant", "content": blocks}] if blocks else []
 
@@ -170,7 +170,7 @@ class Responses(Chat):
     def request(self, messages: Sequence[Any]) -> bytes:
         return dump({"model": "m", "store": False, "input": messages})
 
-    def _items(self, said: Said, number: int) -> list[Any]:
+    def _items(self, said: ModelReply, number: int) -> list[Any]:
         items: list[Any] = []
         if said.thought:
             items.append(
@@ -194,7 +194,7 @@ class Responses(Chat):
             )
         return items
 
-    def reply(self, said: Said, number: int, *, calls: bool) -> bytes:
+    def reply(self, said: ModelReply, number: int, *, calls: bool) -> bytes:
         items = self._items(said, number)
         if calls:
             call = {
@@ -205,17 +205,17 @@ class Responses(Chat):
             items.append({**call, "name": "desk__get", "arguments": "{}"})
         return json.dumps({"id": f"resp_{number}", "status": "completed", "output": items}).encode()
 
-    def whole(self, saids: Sequence[Said]) -> bytes:
+    def whole(self, saids: Sequence[ModelReply]) -> bytes:
         items = [item for number, said in enumerate(saids, 1) for item in self._items(said, number)]
         return dump({"id": "resp_1", "status": "completed", "output": items})
 
-    def answer(self, saids: Sequence[Said], prefill: str = "") -> list[Any]:
+    def answer(self, saids: Sequence[ModelReply], prefill: str = "") -> list[Any]:
         del prefill
         return [item for number, said in enumerate(saids, 1) for item in self._items(said, number)]
 
 
 @dataclass
-class Played:
+class PlayedTurn:
     """A live turn that has ended, and the store that remembers it."""
 
     wire: Chat
@@ -270,7 +270,9 @@ def transcript(wire: Chat, body: bytes) -> list[bytes]:
     return [array[start:end] for start, end in element_spans(array)]
 
 
-def play(wire: Chat, rounds: Sequence[Said], last: Said, prefill: str = "") -> Played:
+def play(
+    wire: Chat, rounds: Sequence[ModelReply], last: ModelReply, prefill: str = ""
+) -> PlayedTurn:
     """Play a turn of these rounds, which ends with the last reply, and remember it."""
     dialect = wire.dialect
     request = dialect.read_request(wire.request(wire.asked(prefill)))
@@ -305,7 +307,7 @@ def play(wire: Chat, rounds: Sequence[Said], last: Said, prefill: str = "") -> P
         dialect.response_anchor(whole, request, terminal=False),
         dialect.response_anchor(final, request, terminal=False),
     )
-    played = Played(wire, seen, record, anchor)
+    played = PlayedTurn(wire, seen, record, anchor)
     played.remember()
     return played
 
@@ -315,7 +317,7 @@ def read(wire: Chat, body: bytes) -> ModelResponse:
     return response
 
 
-def _result(said: Said) -> Callable[[Any], ToolResult]:
+def _result(said: ModelReply) -> Callable[[Any], ToolResult]:
     if said.rejected:
         return tool_result.managed_tools_first
     return lambda call: ToolResult(call, b'{"ok":true,"data":1}', ok=True)

@@ -13,7 +13,7 @@ from tests.proxy.frames import FrameProvider
 from tests.proxy.live_pod import Scene, is_idle, start_live
 from tests.proxy.live_runners import WIRES
 from tests.proxy.pod import ANTHROPIC_KEY, Pod, pod_at
-from tests.proxy.scraped import Scraped, started
+from tests.proxy.scraped import ScrapedPod, started
 from tests.proxy.wire import Runner, Wire
 from tests.proxy.worker_pair import start
 from tests.waiting import eventually, free_port, nobody_listens
@@ -52,7 +52,7 @@ def nobody() -> Iterator[str]:
 
 
 @dataclass
-class Wired:
+class WiredPod:
     """A running pod whose provider is scripted byte by byte: ``plain`` has no
     tools, ``analyst`` has one.
     """
@@ -101,7 +101,7 @@ class Wired:
 
 
 @pytest.fixture(scope="module")
-def wired_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wired]:
+def wired_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WiredPod]:
     wire = Wire()
     pod = Pod(tmp_path_factory.mktemp("pod"), Provider(), Service(port=free_port()))
     pod.environment |= {"OPENAI_BASE_URL": f"{wire.url}/v1", "ANTHROPIC_BASE_URL": f"{wire.url}/v1"}
@@ -109,13 +109,13 @@ def wired_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wired]:
     pod.agent("plain")
     pod.agent("analyst", pod.tool("balance"))
     pod.start()
-    yield Wired(pod, wire)
+    yield WiredPod(pod, wire)
     pod.stop()
     wire.close()
 
 
 @pytest.fixture
-def wired(wired_pod: Wired) -> Wired:
+def wired(wired_pod: WiredPod) -> WiredPod:
     """Return the module's one pod, cleared of the test before."""
     eventually(wired_pod.idle, "what the test before has asked is over")
     wired_pod.wire.forget()
@@ -155,7 +155,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
 
 
 @pytest.fixture(scope="module")
-def scraped_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
+def scraped_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScrapedPod]:
     with pod_at(tmp_path_factory.mktemp("pod")) as pod:
         pod.service.routes["GET", "/balance"] = JSONResponse({"usd": 7})
         for agent_id in ("analyst", "broker"):
@@ -164,7 +164,7 @@ def scraped_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
 
 
 @pytest.fixture
-def scraped(scraped_pod: Scraped) -> Scraped:
+def scraped(scraped_pod: ScrapedPod) -> ScrapedPod:
     """Return the module's one pod: tests look at the growth of its figures."""
     scraped_pod.pod.provider.script.clear()
     return scraped_pod

@@ -19,7 +19,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-from tests.peers import Answer, Gated, Received, Reply, calls
+from tests.peers import Answer, Gated, ReceivedRequest, Reply, calls
 from tests.proxy.live_runners import WIRES, Header, RawRunner
 from tests.proxy.pod import Pod
 from tests.waiting import eventually
@@ -129,12 +129,12 @@ class Scene:
         return eventually(found, f"{lines} lines are written")[lines - 1]
 
     @property
-    def sent(self) -> list[Received]:
+    def sent(self) -> list[ReceivedRequest]:
         """Return the requests to the provider since the test began."""
         return self.pod.provider.received[self._received :]
 
     @property
-    def writes(self) -> list[Received]:
+    def writes(self) -> list[ReceivedRequest]:
         """Return the writes that ran since the test began."""
         used = self.pod.service.received[self._used :]
         return [each for each in used if each.path == "/trade"]

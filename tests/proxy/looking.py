@@ -33,7 +33,7 @@ def peopled(home: Path) -> Iterator[Pod]:
 
 
 @dataclass
-class Saved:
+class SavingPod:
     """A pod that saves its flows."""
 
     pod: Pod
@@ -76,8 +76,8 @@ def told(planted: bytes) -> list[str]:
     return [secret for secret in PLANTED if secret.encode() in planted]
 
 
-def saved(pod: Pod, count: int = 1) -> Saved:
+def saved(pod: Pod, count: int = 1) -> SavingPod:
     """Return the pod's saved flows, once there are so many."""
-    found = Saved(pod)
+    found = SavingPod(pod)
     eventually(lambda: len(found.flows()) >= count, "flows are saved")
     return found

@@ -15,7 +15,7 @@ ASK = [{"role": "user", "content": "What is the balance?"}]
 
 
 @dataclass
-class Scraped:
+class ScrapedPod:
     """A pod and the listener of its metrics."""
 
     pod: Pod
@@ -43,8 +43,8 @@ class Scraped:
         return str(answer.choices[0].message.content)
 
 
-def started(pod: Pod) -> Scraped:
-    scraped = Scraped(pod)
+def started(pod: Pod) -> ScrapedPod:
+    scraped = ScrapedPod(pod)
     pod.environment["CLAW_METRICS_ADDR"] = f"127.0.0.1:{scraped.port}"
     pod.start()
     return scraped

@@ -23,7 +23,7 @@ from claw_mediate.agents.directory import AgentDirectory
 from claw_mediate.mitm.view.replay import NotReplayableError, replay
 from claw_mediate.mitm.view.turn_view import describe
 from tests.peers import Held, calls, text
-from tests.proxy.looking import Saved, told
+from tests.proxy.looking import SavingPod, told
 from tests.proxy.pod import Pod
 from tests.waiting import eventually
 
@@ -331,7 +331,7 @@ def test_an_operator_sees_a_native_call_as_a_turn_with_its_hidden_request(worked
 
     def turn() -> Any:
         flows = [
-            flow for flow in Saved(worked).flows() if flow.metadata.get("claw.turn") == turn_id
+            flow for flow in SavingPod(worked).flows() if flow.metadata.get("claw.turn") == turn_id
         ]
         return flows if len(flows) == 2 else None
 

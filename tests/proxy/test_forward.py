@@ -12,7 +12,7 @@ import brotli  # type: ignore[import-untyped]
 import httpx2
 import pytest
 
-from tests.proxy.conftest import ANTHROPIC_KEY, Wired
+from tests.proxy.conftest import ANTHROPIC_KEY, WiredPod
 from tests.proxy.pod import PROVIDER_KEY, headers
 
 
@@ -35,7 +35,7 @@ def answer(status: str, *rows: str, body: bytes = b"") -> bytes:
     ],
 )
 def test_every_known_method_and_path_goes_through_with_the_credential_swapped(
-    wired: Wired, line: str, body: bytes
+    wired: WiredPod, line: str, body: bytes
 ) -> None:
     with wired.runner() as runner:
         rows = [f"content-length: {len(body)}"] * bool(body or line.startswith("POST"))
@@ -52,7 +52,7 @@ def test_every_known_method_and_path_goes_through_with_the_credential_swapped(
 
 @pytest.mark.requirement("forward:every-method")
 def test_count_tokens_of_an_agent_without_tools_goes_to_anthropic_in_its_scheme(
-    wired: Wired,
+    wired: WiredPod,
 ) -> None:
     with wired.runner() as runner:
         body = b'{"model":"claude","messages":[]}'
@@ -65,7 +65,7 @@ def test_count_tokens_of_an_agent_without_tools_goes_to_anthropic_in_its_scheme(
 
 
 @pytest.mark.requirement("forward:every-method")
-def test_files_are_uploaded_and_downloaded(wired: Wired) -> None:
+def test_files_are_uploaded_and_downloaded(wired: WiredPod) -> None:
     content = bytes(range(256)) * 300
     wired.wire.answers.put(
         answer(
@@ -108,7 +108,7 @@ def test_files_are_uploaded_and_downloaded(wired: Wired) -> None:
     ],
 )
 def test_responses_without_a_body_stay_as_they_are_and_count_as_whole(
-    wired: Wired, response: bytes
+    wired: WiredPod, response: bytes
 ) -> None:
     wired.wire.answers.put(response)
     said = len(wired.pod.log())
@@ -125,7 +125,7 @@ def test_responses_without_a_body_stay_as_they_are_and_count_as_whole(
 
 
 @pytest.mark.requirement("forward:every-status")
-def test_repeated_headers_stay_repeated_and_in_order(wired: Wired) -> None:
+def test_repeated_headers_stay_repeated_and_in_order(wired: WiredPod) -> None:
     wired.wire.answers.put(
         answer("200 OK", "Set-Cookie: a=1", "X-B: 2", "set-cookie: b=2", "content-length: 0")
     )
@@ -143,7 +143,7 @@ def test_repeated_headers_stay_repeated_and_in_order(wired: Wired) -> None:
 
 
 @pytest.mark.requirement("forward:one-connection")
-def test_what_concerns_the_runners_connection_goes_no_further(wired: Wired) -> None:
+def test_what_concerns_the_runners_connection_goes_no_further(wired: WiredPod) -> None:
     rows = [
         "connection: close, authorization, x-a",
         "proxy-connection: keep-alive",
@@ -167,7 +167,7 @@ def test_what_concerns_the_runners_connection_goes_no_further(wired: Wired) -> N
 
 
 @pytest.mark.requirement("forward:one-connection")
-def test_an_upgrade_to_another_protocol_is_not_passed_on(wired: Wired) -> None:
+def test_an_upgrade_to_another_protocol_is_not_passed_on(wired: WiredPod) -> None:
     rows = [
         "connection: Upgrade, HTTP2-Settings",
         "upgrade: h2c",
@@ -180,7 +180,7 @@ def test_an_upgrade_to_another_protocol_is_not_passed_on(wired: Wired) -> None:
 
 
 @pytest.mark.requirement("forward:expect")
-def test_a_runner_that_asks_leave_to_send_gets_it_where_it_is_admitted(wired: Wired) -> None:
+def test_a_runner_that_asks_leave_to_send_gets_it_where_it_is_admitted(wired: WiredPod) -> None:
     with wired.runner() as runner:
         runner.send(wired.head("POST /v1/files", "content-length: 3", "Expect: 100-continue"))
         assert runner.response(bodiless=True).line == "HTTP/1.1 100 Continue"
@@ -191,7 +191,7 @@ def test_a_runner_that_asks_leave_to_send_gets_it_where_it_is_admitted(wired: Wi
 
 @pytest.mark.requirement("forward:expect")
 def test_a_runner_that_asks_leave_to_send_may_be_refused_at_once(
-    wired: Wired,
+    wired: WiredPod,
 ) -> None:
     with wired.runner() as runner:
         head = (
@@ -205,7 +205,7 @@ def test_a_runner_that_asks_leave_to_send_may_be_refused_at_once(
 
 @pytest.mark.requirement("own:head-root")
 @pytest.mark.parametrize("credential", [True, False])
-def test_head_of_the_root_is_answered(wired: Wired, credential: bool) -> None:
+def test_head_of_the_root_is_answered(wired: WiredPod, credential: bool) -> None:
     with wired.runner() as runner:
         runner.send(wired.head("HEAD /") if credential else b"HEAD / HTTP/1.1\r\nhost: x\r\n\r\n")
         assert runner.response(bodiless=True).status == 200
@@ -220,7 +220,7 @@ ECHO = json.dumps({"error": {"message": f"bad key {PROVIDER_KEY}", "n": 1.0}}).e
 @pytest.mark.parametrize("packer", [None, "gzip", "br"])
 @pytest.mark.parametrize("chunked", [False, True])
 def test_an_error_that_says_our_key_back_is_passed_on_without_it(
-    wired: Wired, packer: str | None, chunked: bool
+    wired: WiredPod, packer: str | None, chunked: bool
 ) -> None:
     body = {None: ECHO, "gzip": gzip.compress(ECHO), "br": brotli.compress(ECHO)}[packer]
     rows = ["content-type: application/json", f"x-key: {PROVIDER_KEY}", "x-kept: 1"]
@@ -243,7 +243,7 @@ def test_an_error_that_says_our_key_back_is_passed_on_without_it(
 @pytest.mark.parametrize("packer", [None, "gzip"])
 @pytest.mark.parametrize("size", [40, 3_000_000])
 def test_an_error_that_says_nothing_of_it_is_not_touched(
-    wired: Wired, packer: str | None, size: int
+    wired: WiredPod, packer: str | None, size: int
 ) -> None:
     body = b'{ "error" : "\\u0041' + b"x" * size + b'" }'
     body = gzip.compress(body) if packer else body
@@ -259,7 +259,9 @@ def test_an_error_that_says_nothing_of_it_is_not_touched(
 @pytest.mark.requirement("own:health-ready")
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 @pytest.mark.parametrize("path", ["/health", "/ready"])
-def test_health_and_ready_are_for_the_base_url_only(wired: Wired, method: str, path: str) -> None:
+def test_health_and_ready_are_for_the_base_url_only(
+    wired: WiredPod, method: str, path: str
+) -> None:
     with wired.runner() as runner:
         runner.send(f"{method} {path} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
         assert runner.response(bodiless=method == "HEAD").status == 200

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.proxy.conftest import Wired
+from tests.proxy.conftest import WiredPod
 from tests.proxy.frames import FrameProvider, FrameRunner, tunnel
 from tests.proxy.pod import PROVIDER_KEY, Pod
 from tests.proxy.wire import Connection, Runner
@@ -114,7 +114,12 @@ def free(headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
     through=st.sampled_from(["base URL", "proxy"]),
 )
 def test_http_1_passes_byte_for_byte(
-    wired: Wired, target: str, asked: Message, chat: bytes | None, answered: Message, through: str
+    wired: WiredPod,
+    target: str,
+    asked: Message,
+    chat: bytes | None,
+    answered: Message,
+    through: str,
 ) -> None:
     wired.wire.forget()
     if chat is not None:
@@ -147,7 +152,7 @@ def lowered(headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
 @MANY
 @given(asked=MESSAGES, answered=MESSAGES)
 def test_http_2_to_a_provider_of_http_1_passes_byte_for_byte(
-    wired: Wired, asked: Message, answered: Message
+    wired: WiredPod, asked: Message, answered: Message
 ) -> None:
     wired.wire.forget()
     framing, body = framed(answered)
@@ -223,7 +228,7 @@ ODD_TARGETS = [b"/v1/\xff/chat/completions", b"/v1/emb\xff", b"/v1/chat/completi
 @pytest.mark.parametrize("target", ODD_TARGETS)
 @pytest.mark.parametrize("agent_id", ["plain", "analyst"])
 def test_a_target_that_is_not_even_utf_8_is_refused(
-    wired: Wired, target: bytes, agent_id: str
+    wired: WiredPod, target: bytes, agent_id: str
 ) -> None:
     said = len(wired.pod.log())
     with wired.runner() as runner:
@@ -237,7 +242,7 @@ def test_a_target_that_is_not_even_utf_8_is_refused(
 
 
 @pytest.mark.requirement("odd:targets")
-def test_a_target_of_raw_utf_8_goes_on_as_it_is(wired: Wired) -> None:
+def test_a_target_of_raw_utf_8_goes_on_as_it_is(wired: WiredPod) -> None:
     with wired.runner() as runner:
         seen = runner.ask(wired.head("GET /v1/models?x=target").replace(b"target", "café".encode()))
     assert seen.body == b"ok"

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.proxy.conftest import Wired
-from tests.proxy.wire import Connection, GoneError, Runner, Seen
+from tests.proxy.conftest import WiredPod
+from tests.proxy.wire import Connection, GoneError, Runner, WireMessage
 
 CHAT = json.dumps({"model": "gpt-test", "messages": [], "stream": True}).encode()
 EVENT_STREAM = (
@@ -23,7 +23,7 @@ def chunk(data: bytes) -> bytes:
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 
-def ending(wired: Wired, said: int) -> tuple[str, int]:
+def ending(wired: WiredPod, said: int) -> tuple[str, int]:
     """Return type and status of the event that ends the one request after so many events."""
     event = wired.ended(said)
     return event["type"], event["status_code"]
@@ -36,7 +36,7 @@ class Stepwise:
         self.step = threading.Semaphore(0)
         self.gone = threading.Event()
 
-    def __call__(self, connection: Connection, _seen: Seen) -> None:
+    def __call__(self, connection: Connection, _seen: WireMessage) -> None:
         connection.send(EVENT_STREAM)
         for number in range(3):
             self.step.acquire()
@@ -46,7 +46,7 @@ class Stepwise:
 
 
 @pytest.mark.requirement("forward:streaming")
-def test_each_event_is_there_before_the_next_one_is_made(wired: Wired) -> None:
+def test_each_event_is_there_before_the_next_one_is_made(wired: WiredPod) -> None:
     stepwise = Stepwise()
     wired.wire.answers.put(stepwise)
     with wired.runner() as runner:
@@ -61,11 +61,11 @@ def test_each_event_is_there_before_the_next_one_is_made(wired: Wired) -> None:
 
 @pytest.mark.requirement("forward:streaming")
 @pytest.mark.parametrize("framing", ["content-length: 9", "transfer-encoding: chunked"])
-def test_an_upload_reaches_the_provider_while_it_is_made(wired: Wired, framing: str) -> None:
+def test_an_upload_reaches_the_provider_while_it_is_made(wired: WiredPod, framing: str) -> None:
     reached: list[bytes] = []
     step = threading.Event()
 
-    def reading(connection: Connection, seen: Seen) -> None:
+    def reading(connection: Connection, seen: WireMessage) -> None:
         for part in connection.parts(seen):
             reached.append(part)
             step.set()
@@ -85,7 +85,7 @@ def test_an_upload_reaches_the_provider_while_it_is_made(wired: Wired, framing: 
 @pytest.mark.requirement("forward:leaves")
 @pytest.mark.parametrize("path", ["/v1/files", "/v1/audio/transcriptions"])
 def test_a_runner_that_leaves_during_an_upload_ends_it_at_the_provider(
-    wired: Wired, path: str
+    wired: WiredPod, path: str
 ) -> None:
     said = len(wired.pod.log())
     with wired.runner() as runner:
@@ -97,11 +97,11 @@ def test_a_runner_that_leaves_during_an_upload_ends_it_at_the_provider(
 
 @pytest.mark.requirement("forward:leaves")
 def test_a_runner_that_leaves_during_a_response_ends_it_at_the_provider(
-    wired: Wired,
+    wired: WiredPod,
 ) -> None:
     gone = threading.Event()
 
-    def endless(connection: Connection, _seen: Seen) -> None:
+    def endless(connection: Connection, _seen: WireMessage) -> None:
         connection.send(EVENT_STREAM + chunk(b'data: {"usage": {"prompt_tokens": 3}}\n\n'))
         connection.until_closed()
         gone.set()
@@ -122,13 +122,13 @@ def test_a_runner_that_leaves_during_a_response_ends_it_at_the_provider(
     )
 
 
-def hang_up(connection: Connection, _seen: Seen) -> None:
+def hang_up(connection: Connection, _seen: WireMessage) -> None:
     connection.peer.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.mark.requirement("forward:breaks-off")
-def test_a_provider_that_breaks_off_in_the_middle_breaks_the_response_off(wired: Wired) -> None:
-    def cut(connection: Connection, seen: Seen) -> None:
+def test_a_provider_that_breaks_off_in_the_middle_breaks_the_response_off(wired: WiredPod) -> None:
+    def cut(connection: Connection, seen: WireMessage) -> None:
         connection.send(EVENT_STREAM + chunk(b"data: 1\n\n"))
         hang_up(connection, seen)
 
@@ -158,7 +158,7 @@ NO_RESPONSE: dict[str, Any] = {
 @pytest.mark.parametrize("answer", NO_RESPONSE.values(), ids=NO_RESPONSE)
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/files"])
 def test_a_provider_that_gives_no_response_is_a_502_in_the_dialects_shape(
-    wired: Wired, path: str, answer: Any
+    wired: WiredPod, path: str, answer: Any
 ) -> None:
     wired.wire.answers.put(answer)
     with wired.runner() as runner:
@@ -170,8 +170,8 @@ def test_a_provider_that_gives_no_response_is_a_502_in_the_dialects_shape(
         assert runner.ask(wired.head("GET /v1/models")).body == b"ok"  # the connection is in step
 
 
-def early(close: Callable[[Connection], None]) -> Callable[[Connection, Seen], None]:
-    def answer(connection: Connection, _seen: Seen) -> None:
+def early(close: Callable[[Connection], None]) -> Callable[[Connection, WireMessage], None]:
+    def answer(connection: Connection, _seen: WireMessage) -> None:
         connection.send(b"HTTP/1.1 413 Too Large\r\ncontent-length: 5\r\n\r\nearly")
         close(connection)
 
@@ -188,7 +188,7 @@ def early(close: Callable[[Connection], None]) -> Callable[[Connection, Seen], N
     ],
     ids=["reads on", "half closes", "closes"],
 )
-def test_an_answer_that_comes_before_the_upload_is_over_stands(wired: Wired, close: Any) -> None:
+def test_an_answer_that_comes_before_the_upload_is_over_stands(wired: WiredPod, close: Any) -> None:
     wired.wire.early.put(early(close))
     with wired.runner() as runner:
         runner.send(wired.head("POST /v1/files", "content-length: 2000000") + b"a" * 1000)
@@ -200,7 +200,7 @@ def test_an_answer_that_comes_before_the_upload_is_over_stands(wired: Wired, clo
 
 
 @pytest.mark.requirement("forward:breaks-off")
-def test_a_provider_that_hangs_up_in_the_middle_of_an_upload_is_a_502(wired: Wired) -> None:
+def test_a_provider_that_hangs_up_in_the_middle_of_an_upload_is_a_502(wired: WiredPod) -> None:
     wired.wire.early.put(hang_up)
     with wired.runner() as runner:
         seen = runner.ask(wired.head("POST /v1/files", "content-length: 2000000") + b"a" * 1000)

@@ -21,7 +21,17 @@ from claw_mediate.mitm.view import hidden_flows
 from claw_mediate.mitm.view.redaction import RedactionAddon
 from claw_mediate.telemetry.event_log import EventLog
 from tests.peers import calls, text
-from tests.proxy.looking import Saved, dumper, peopled, save, savehar, taddons, tflow, told, view
+from tests.proxy.looking import (
+    SavingPod,
+    dumper,
+    peopled,
+    save,
+    savehar,
+    taddons,
+    tflow,
+    told,
+    view,
+)
 from tests.proxy.pod import Pod
 from tests.waiting import eventually
 
@@ -29,10 +39,10 @@ HI: Any = [{"role": "user", "content": "How am I doing?"}]
 
 
 @pytest.fixture(scope="module")
-def looked_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Saved]:
+def looked_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SavingPod]:
     with peopled(tmp_path_factory.mktemp("pod")) as pod:
         pod.start("-w", str(pod.home / "flows"), "--set", "flow_detail=3")
-        yield Saved(pod)
+        yield SavingPod(pod)
 
 
 def ask(pod: Pod, words: str = "How am I doing?", **more: Any) -> Any:
@@ -48,7 +58,7 @@ def about(flow: Any) -> tuple[Any, ...]:
 @pytest.mark.requirement("hidden:flows")
 @pytest.mark.parametrize("stream", [False, True])
 def test_each_hidden_round_and_call_is_a_flow_that_names_its_parent(
-    looked_at: Saved, stream: bool
+    looked_at: SavingPod, stream: bool
 ) -> None:
     pod = looked_at.pod
     pod.service.routes["GET", "/balance"] = JSONResponse({"usd": 50_000})
@@ -85,7 +95,7 @@ def test_each_hidden_round_and_call_is_a_flow_that_names_its_parent(
 
 
 @pytest.mark.requirement("hidden:filters")
-def test_filters_find_what_was_asked_for_a_turn(looked_at: Saved) -> None:
+def test_filters_find_what_was_asked_for_a_turn(looked_at: SavingPod) -> None:
     pod = looked_at.pod
     pod.service.routes["GET", "/balance"] = JSONResponse({"usd": 1})
     pod.provider.says(calls(("c1", "desk__balance", {})), text("Poor."))
@@ -100,7 +110,7 @@ def test_filters_find_what_was_asked_for_a_turn(looked_at: Saved) -> None:
 
 @pytest.mark.requirement("hidden:destination")
 def test_a_request_at_the_base_url_is_shown_with_the_provider_that_was_asked(
-    looked_at: Saved,
+    looked_at: SavingPod,
 ) -> None:
     pod = looked_at.pod
     pod.provider.says(text("Hi."))
@@ -115,7 +125,7 @@ def test_a_request_at_the_base_url_is_shown_with_the_provider_that_was_asked(
 
 
 @pytest.mark.requirement("hidden:failures")
-def test_what_fails_is_a_flow_with_its_error_and_each_try_is_one(looked_at: Saved) -> None:
+def test_what_fails_is_a_flow_with_its_error_and_each_try_is_one(looked_at: SavingPod) -> None:
     pod = looked_at.pod
     pod.service.routes["GET", "/balance"] = JSONResponse({"why": "tired"}, status_code=500)
     busy = JSONResponse({"error": {"message": "busy"}}, status_code=503)
@@ -134,7 +144,7 @@ def test_what_fails_is_a_flow_with_its_error_and_each_try_is_one(looked_at: Save
 
 @pytest.mark.requirement("hidden:failures")
 def test_a_runner_that_leaves_ends_its_hidden_requests_and_its_turn_is_told(
-    looked_at: Saved,
+    looked_at: SavingPod,
 ) -> None:
     pod = looked_at.pod
     asked = threading.Event()
@@ -163,7 +173,7 @@ def test_a_runner_that_leaves_ends_its_hidden_requests_and_its_turn_is_told(
 
 
 @pytest.mark.requirement("hidden:failures")
-def test_what_an_earlier_attempt_did_is_shown_as_recorded(looked_at: Saved) -> None:
+def test_what_an_earlier_attempt_did_is_shown_as_recorded(looked_at: SavingPod) -> None:
     pod = looked_at.pod
     pod.service.routes["GET", "/balance"] = JSONResponse({"usd": 7})
     no = JSONResponse({"error": {"message": "no"}}, status_code=400)
@@ -188,7 +198,7 @@ def test_what_an_earlier_attempt_did_is_shown_as_recorded(looked_at: Saved) -> N
 
 
 @pytest.mark.requirement("hidden:flows")
-def test_a_runner_that_joins_a_turn_is_shown_with_it(looked_at: Saved) -> None:
+def test_a_runner_that_joins_a_turn_is_shown_with_it(looked_at: SavingPod) -> None:
     pod, go = looked_at.pod, threading.Event()
 
     async def slow(_request: Request) -> Response:
@@ -214,7 +224,7 @@ def test_a_runner_that_joins_a_turn_is_shown_with_it(looked_at: Saved) -> None:
 
 
 @pytest.mark.requirement("hidden:flows")
-def test_a_tool_that_a_model_invents_moves_nobodys_cursor(looked_at: Saved) -> None:
+def test_a_tool_that_a_model_invents_moves_nobodys_cursor(looked_at: SavingPod) -> None:
     pod = looked_at.pod
     pod.provider.says(calls(("c1", "\x1b[2Jno\nsuch" + "x" * 500, {})), text("Oh."))
     ask(pod, "Invent!")
@@ -227,7 +237,7 @@ def test_a_tool_that_a_model_invents_moves_nobodys_cursor(looked_at: Saved) -> N
 
 
 @pytest.mark.requirement("hidden:apart")
-def test_turns_at_one_moment_keep_what_was_asked_for_them_apart(looked_at: Saved) -> None:
+def test_turns_at_one_moment_keep_what_was_asked_for_them_apart(looked_at: SavingPod) -> None:
     pod, meet = looked_at.pod, threading.Barrier(2)
 
     async def both(request: Request) -> Response:
@@ -259,7 +269,7 @@ def test_turns_at_one_moment_keep_what_was_asked_for_them_apart(looked_at: Saved
 
 
 @pytest.mark.requirement("hidden:dumper")
-def test_the_dumper_speaks_on_stderr_and_tells_no_secret(looked_at: Saved) -> None:
+def test_the_dumper_speaks_on_stderr_and_tells_no_secret(looked_at: SavingPod) -> None:
     pod = looked_at.pod
     pod.provider.says(text("Hi, once more."))
     ask(pod)

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.proxy.conftest import Wired
+from tests.proxy.conftest import WiredPod
 from tests.proxy.frames import FrameProvider, FrameRunner, tunnel
 from tests.proxy.pod import Pod
-from tests.proxy.wire import Connection, Runner, Seen
+from tests.proxy.wire import Connection, Runner, WireMessage
 from tests.waiting import DEADLINE, eventually
 from tests.wires.openai import completion
 
@@ -52,7 +52,7 @@ def image(megabytes: int) -> Iterator[bytes]:
     ("path", "chunked"), [("/v1/files", False), ("/v1/audio/transcriptions", True)]
 )
 def test_an_upload_beyond_every_limit_passes_and_the_proxys_memory_stays_flat(
-    wired: Wired, path: str, chunked: bool
+    wired: WiredPod, path: str, chunked: bool
 ) -> None:
     framing = "transfer-encoding: chunked" if chunked else f"content-length: {MANY * len(BLOCK)}"
     before = wired.pod.memory(anew=True)
@@ -69,9 +69,9 @@ def test_an_upload_beyond_every_limit_passes_and_the_proxys_memory_stays_flat(
 @pytest.mark.requirement("large:streams")
 @pytest.mark.parametrize("content_type", ["audio/mpeg", "application/json"])
 def test_a_download_beyond_every_limit_passes_and_the_proxys_memory_stays_flat(
-    wired: Wired, content_type: str
+    wired: WiredPod, content_type: str
 ) -> None:
-    def long(connection: Connection, _seen: Seen) -> None:
+    def long(connection: Connection, _seen: WireMessage) -> None:
         rows = f"content-type: {content_type}\r\ncontent-length: {MANY * len(BLOCK)}\r\n\r\n"
         connection.send(b"HTTP/1.1 200 OK\r\n" + rows.encode())
         for _ in range(MANY):
@@ -86,10 +86,10 @@ def test_a_download_beyond_every_limit_passes_and_the_proxys_memory_stays_flat(
 
 
 @pytest.mark.requirement("large:streams")
-def test_a_runner_that_does_not_read_slows_its_provider_down(wired: Wired) -> None:
+def test_a_runner_that_does_not_read_slows_its_provider_down(wired: WiredPod) -> None:
     sent = 0
 
-    def endless(connection: Connection, _seen: Seen) -> None:
+    def endless(connection: Connection, _seen: WireMessage) -> None:
         nonlocal sent
         connection.send(b"HTTP/1.1 200 OK\r\ncontent-type: audio/mpeg\r\n\r\n")
         connection.peer.settimeout(1.0)  # nobody reads from us any more
@@ -111,7 +111,7 @@ def test_a_runner_that_does_not_read_slows_its_provider_down(wired: Wired) -> No
 
 @pytest.mark.requirement("large:mediated")
 @pytest.mark.parametrize("agent_id", ["plain", "analyst"])
-def test_thirty_megabytes_of_images_are_read_and_go_on(wired: Wired, agent_id: str) -> None:
+def test_thirty_megabytes_of_images_are_read_and_go_on(wired: WiredPod, agent_id: str) -> None:
     wired.wire.answers.put(ANSWER)
     body = b"".join(image(30))
     with wired.runner() as runner:
@@ -132,7 +132,7 @@ def test_thirty_megabytes_of_images_are_read_and_go_on(wired: Wired, agent_id: s
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
 @pytest.mark.parametrize("chunked", [False, True])
 def test_a_chat_beyond_the_limit_is_a_413_in_the_dialects_shape_at_once(
-    wired: Wired, agent_id: str, path: str, chunked: bool
+    wired: WiredPod, agent_id: str, path: str, chunked: bool
 ) -> None:
     before = wired.pod.memory(anew=True)
     with wired.runner() as runner:
@@ -156,7 +156,7 @@ def test_a_chat_beyond_the_limit_is_a_413_in_the_dialects_shape_at_once(
 
 
 @pytest.mark.requirement("large:limit")
-def test_what_is_refused_by_its_head_is_not_kept_while_it_comes(wired: Wired) -> None:
+def test_what_is_refused_by_its_head_is_not_kept_while_it_comes(wired: WiredPod) -> None:
     before = wired.pod.memory(anew=True)
     with wired.runner() as runner:
         runner.send(
@@ -175,10 +175,10 @@ def test_what_is_refused_by_its_head_is_not_kept_while_it_comes(wired: Wired) ->
 
 
 @pytest.mark.requirement("large:back-pressure")
-def test_a_runner_of_http_2_that_gives_no_window_slows_its_provider_down(wired: Wired) -> None:
+def test_a_runner_of_http_2_that_gives_no_window_slows_its_provider_down(wired: WiredPod) -> None:
     size, over = 64 * len(BLOCK), threading.Event()
 
-    def long(connection: Connection, _seen: Seen) -> None:
+    def long(connection: Connection, _seen: WireMessage) -> None:
         connection.send(
             (
                 f"HTTP/1.1 200 OK\r\ncontent-type: audio/mpeg\r\ncontent-length: {size}\r\n\r\n"

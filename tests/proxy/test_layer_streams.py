@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from tests.proxy.frames import FrameRunner
-from tests.proxy.looking import Saved
+from tests.proxy.looking import SavingPod
 from tests.proxy.pod import ROOT, Pod, headers, pod_at
 from tests.proxy.unread import UnreadAnswer
 from tests.waiting import eventually
@@ -47,12 +47,12 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
 
 
 @pytest.fixture(scope="module")
-def observed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Saved]:
+def observed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SavingPod]:
     """Yield the same with flows that are saved."""
     with pod_at(tmp_path_factory.mktemp("pod"), script=SCRIPT) as pod:
         pod.agent("analyst", pod.tool("balance"))
         pod.start("-w", str(pod.home / "flows"))
-        yield Saved(pod)
+        yield SavingPod(pod)
 
 
 def target(name: str, size: int, count: int, end: str = "whole", *, more: str = "") -> str:
@@ -160,7 +160,7 @@ def test_a_runner_of_http_1_0_is_known_to_see_no_cut(scripted: Pod) -> None:
 
 
 @pytest.mark.requirement("live:cut-is-shown")
-def test_the_flow_of_a_cut_answer_says_so_and_shows_what_was_sent(observed: Saved) -> None:
+def test_the_flow_of_a_cut_answer_says_so_and_shows_what_was_sent(observed: SavingPod) -> None:
     with pytest.raises(httpx2.RemoteProtocolError):
         post(observed.pod, target("shown-cut", 10, 3, "cut"))
     flow = eventually(lambda: observed.found("~u shown-cut"), "it is saved")[-1]
@@ -172,7 +172,7 @@ def test_the_flow_of_a_cut_answer_says_so_and_shows_what_was_sent(observed: Save
 
 @pytest.mark.requirement("live:memory")
 def test_a_flow_shows_the_first_4_mib_of_a_stream_and_says_that_it_had_more(
-    observed: Saved,
+    observed: SavingPod,
 ) -> None:
     assert len(post(observed.pod, target("long", 64 * KIB, 96)).content) == 6 * MIB + 3
     flow = eventually(lambda: observed.found("~u name=long"), "it is saved")[-1]
@@ -182,7 +182,7 @@ def test_a_flow_shows_the_first_4_mib_of_a_stream_and_says_that_it_had_more(
 
 
 @pytest.mark.requirement("live:memory")
-def test_a_flow_shows_a_short_stream_whole(observed: Saved) -> None:
+def test_a_flow_shows_a_short_stream_whole(observed: SavingPod) -> None:
     post(observed.pod, target("short", 10, 3))
     flow = eventually(lambda: observed.found("~u name=short"), "it is saved")[-1]
     assert flow.response is not None

@@ -25,7 +25,7 @@ from tests.proxy.live_pod import (
 )
 from tests.proxy.live_runners import Broken
 from tests.proxy.pod import Pod, pod_at
-from tests.proxy.scraped import Scraped
+from tests.proxy.scraped import ScrapedPod
 from tests.waiting import eventually, free_port
 from tests.wires import Body, Said
 
@@ -233,7 +233,7 @@ def test_a_turn_that_shows_nothing_before_its_answer_has_one_shown_round(scene: 
 def test_the_metrics_count_the_times_the_fallbacks_and_the_cuts_of_live_turns(
     scene: Scene,
 ) -> None:
-    scraped = Scraped(scene.pod, PORT)
+    scraped = ScrapedPod(scene.pod, PORT)
     names = (
         "claw_turn_first_content_seconds_count",
         "claw_model_first_content_seconds_count",

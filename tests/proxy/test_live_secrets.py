@@ -13,7 +13,7 @@ import pytest
 from tests.peers import Reply, text
 from tests.proxy.live_pod import LISTS, LOOKS, Scene, events_of, managed_events, stream
 from tests.proxy.live_runners import RawRunner, data_of
-from tests.proxy.looking import PLANTED, Saved, told
+from tests.proxy.looking import PLANTED, SavingPod, told
 from tests.proxy.pod import ANTHROPIC_KEY, PROVIDER_KEY, TOOL_TOKEN
 from tests.waiting import eventually
 from tests.wires import Body, Made
@@ -109,7 +109,7 @@ def test_a_secret_spelled_by_characters_reaches_nobody_and_is_kept_nowhere(
     scene.ended()
     assert_unknown((scene.pod.home / "history" / "analyst" / "history.jsonl").read_bytes())
     assert_unknown(scene.pod.said().encode())
-    saved = Saved(scene.pod)
+    saved = SavingPod(scene.pod)
     turn_id = scene.recorded()["turn_id"]
     eventually(
         lambda: len([f for f in saved.flows() if f.metadata.get("claw.turn") == turn_id]) == 4,

@@ -18,7 +18,7 @@ from claw_contract.transcript.render import render_transcript
 from claw_mediate.mitm.view.turn_view import describe
 from tests.mcp.scripted_server import ECHO, STATELESS, Exchange, ScriptedServer
 from tests.peers import calls, text
-from tests.proxy.looking import Saved
+from tests.proxy.looking import SavingPod
 from tests.proxy.pod import TOOL_TOKEN, Pod
 from tests.waiting import eventually
 from tests.wires import Made, anthropic
@@ -166,7 +166,7 @@ def test_the_call_is_a_flow_that_names_server_session_and_version(
     pod.start("-w", str(pod.home / "flows"))
     pod.provider.says(calls(("c1", "desk__echo", {"text": "hi"})), text("Done."))
     pod.client().chat.completions.create(model="gpt-test", messages=HI)
-    _, (_, flow, _) = Saved(pod).last_turn(3)
+    _, (_, flow, _) = SavingPod(pod).last_turn(3)
     assert flow.metadata["claw.server"] == "scripted 1.2"
     assert flow.request.url == f"{server.url}/mcp"
     assert flow.request.headers["mcp-protocol-version"] == server.versions[0]

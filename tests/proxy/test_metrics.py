@@ -16,14 +16,14 @@ from starlette.responses import JSONResponse, Response
 
 from tests.peers import calls, text
 from tests.proxy.pod import ANTHROPIC_KEY, PROVIDER_KEY, SECRET, TOOL_TOKEN, Pod
-from tests.proxy.scraped import Scraped, started
+from tests.proxy.scraped import ScrapedPod, started
 from tests.waiting import eventually
 
 OPENMETRICS = {"accept": "application/openmetrics-text; version=1.0.0"}
 
 
 @pytest.mark.requirement("metrics:counts")
-def test_what_is_counted_is_what_happened_in_a_turn(scraped: Scraped) -> None:
+def test_what_is_counted_is_what_happened_in_a_turn(scraped: ScrapedPod) -> None:
     before = Growth(scraped)
     scraped.pod.provider.says(
         calls(("c1", "desk__balance", {}), ("c2", "desk__invented", {})), text("Seven.")
@@ -52,7 +52,7 @@ def test_what_is_counted_is_what_happened_in_a_turn(scraped: Scraped) -> None:
 class Growth:
     """The growth of the figures since the object was made."""
 
-    def __init__(self, scraped: Scraped) -> None:
+    def __init__(self, scraped: ScrapedPod) -> None:
         self._scraped = scraped
         self._before = list(parsed(scraped.get().text))
 
@@ -69,7 +69,7 @@ class Growth:
 
 @pytest.mark.requirement("metrics:counts")
 def test_own_overhead_is_what_a_turn_took_without_its_model_and_its_services(
-    scraped: Scraped,
+    scraped: ScrapedPod,
 ) -> None:
     async def late(_request: Request) -> Response:
         await asyncio.sleep(0.3)
@@ -93,7 +93,7 @@ def test_own_overhead_is_what_a_turn_took_without_its_model_and_its_services(
 
 @pytest.mark.requirement("metrics:counts")
 def test_turns_of_two_conversations_are_under_way_at_once_and_counted_by_agent(
-    scraped: Scraped,
+    scraped: ScrapedPod,
 ) -> None:
     release = asyncio.Event()
     loops: list[asyncio.AbstractEventLoop] = []
@@ -118,7 +118,7 @@ def test_turns_of_two_conversations_are_under_way_at_once_and_counted_by_agent(
 
 @pytest.mark.requirement("metrics:counts")
 def test_a_failing_provider_is_counted_by_its_error_class_and_its_resting_key(
-    scraped: Scraped,
+    scraped: ScrapedPod,
 ) -> None:
     before = Growth(scraped)
     scraped.pod.provider.says(*(JSONResponse({"error": {"message": "no"}}, 400) for _ in range(2)))
@@ -136,7 +136,7 @@ def test_a_failing_provider_is_counted_by_its_error_class_and_its_resting_key(
 
 
 @pytest.mark.requirement("metrics:format")
-def test_it_speaks_prometheus_text_and_openmetrics(scraped: Scraped) -> None:
+def test_it_speaks_prometheus_text_and_openmetrics(scraped: ScrapedPod) -> None:
     plain, newer = scraped.get(), scraped.get(**OPENMETRICS)
     assert plain.headers["content-type"].startswith("text/plain; version=0.0.4")
     assert newer.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
@@ -156,7 +156,7 @@ def test_it_speaks_prometheus_text_and_openmetrics(scraped: Scraped) -> None:
 
 
 @pytest.mark.requirement("metrics:secrets")
-def test_no_label_holds_a_secret_or_a_text_of_a_model(scraped: Scraped) -> None:
+def test_no_label_holds_a_secret_or_a_text_of_a_model(scraped: ScrapedPod) -> None:
     before = Growth(scraped)
     invented = "desk__a-name-that-no-operator-wrote"
     scraped.pod.provider.says(calls(("c1", invented, {})), text("Words of the model."))

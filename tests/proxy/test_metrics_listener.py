@@ -11,7 +11,7 @@ import pytest
 
 from tests.peers import text
 from tests.proxy.pod import Pod
-from tests.proxy.scraped import Scraped, started
+from tests.proxy.scraped import ScrapedPod, started
 
 
 @pytest.mark.requirement("metrics:moved")
@@ -21,9 +21,9 @@ def test_the_listener_moves_while_the_proxy_runs_and_stays_if_it_can_not(
     source = pod.own_script().read_text(encoding="utf-8")
     pod.agent("analyst", pod.tool("balance"))
     pod.environment["CLAW_METRICS_TOKEN"] = "metrics-token-planted"
-    first, second = started(pod), Scraped(pod)
+    first, second = started(pod), ScrapedPod(pod)
 
-    def answers(scraped: Scraped) -> int:
+    def answers(scraped: ScrapedPod) -> int:
         try:
             return scraped.get(authorization="Bearer metrics-token-planted").status_code
         except httpx2.ConnectError:
@@ -77,7 +77,7 @@ def test_a_port_that_is_taken_is_one_line_that_says_so(pod: Pod) -> None:
 @pytest.mark.requirement("metrics:token")
 def test_an_address_that_runners_reach_wants_a_token_and_tells_nobody_without_it(pod: Pod) -> None:
     pod.agent("analyst")
-    scraped = Scraped(pod)
+    scraped = ScrapedPod(pod)
     pod.environment["CLAW_METRICS_ADDR"] = f":{scraped.port}"
     pod.start(wait=False)
     assert pod.process is not None

@@ -9,11 +9,11 @@ import pytest
 
 from claw_mediate.telemetry.metrics_server import MAX_CONNECTIONS
 from tests.peers import text
-from tests.proxy.scraped import Scraped
+from tests.proxy.scraped import ScrapedPod
 
 
 @pytest.mark.requirement("metrics:apart")
-def test_neither_entrance_of_runners_knows_of_metrics(scraped: Scraped) -> None:
+def test_neither_entrance_of_runners_knows_of_metrics(scraped: ScrapedPod) -> None:
     pod = scraped.pod
     base = httpx2.get(f"{pod.url}/metrics", timeout=30, trust_env=False)
     assert base.status_code == 401
@@ -37,7 +37,7 @@ def test_neither_entrance_of_runners_knows_of_metrics(scraped: Scraped) -> None:
     ],
 )
 def test_the_listener_serves_metrics_and_nothing_else(
-    scraped: Scraped, method: str, path: str, status: int
+    scraped: ScrapedPod, method: str, path: str, status: int
 ) -> None:
     answer = scraped.get(path, method)
     assert answer.status_code == status
@@ -66,7 +66,7 @@ def test_the_listener_serves_metrics_and_nothing_else(
         ),
     ],
 )
-def test_odd_heads_are_answered_and_closed(scraped: Scraped, sent: bytes, status: bytes) -> None:
+def test_odd_heads_are_answered_and_closed(scraped: ScrapedPod, sent: bytes, status: bytes) -> None:
     with socket.create_connection(("127.0.0.1", scraped.port), timeout=30) as peer:
         peer.sendall(sent)
         said = b""
@@ -77,7 +77,7 @@ def test_odd_heads_are_answered_and_closed(scraped: Scraped, sent: bytes, status
 
 @pytest.mark.requirement("metrics:hostile")
 def test_silent_connections_are_closed_for_new_ones_and_the_proxy_works_on(
-    scraped: Scraped,
+    scraped: ScrapedPod,
 ) -> None:
     silent = [
         socket.create_connection(("127.0.0.1", scraped.port), timeout=30)

@@ -15,9 +15,9 @@ import pytest
 from claw_contract.history import HistoryEntry
 from tests.contract.test_content_coding import PACKERS
 from tests.peers import Provider, Service, text
-from tests.proxy.conftest import Wired
+from tests.proxy.conftest import WiredPod
 from tests.proxy.pod import PROVIDER_KEY, Pod, headers
-from tests.proxy.wire import Connection, Seen, Wire
+from tests.proxy.wire import Connection, Wire, WireMessage
 from tests.waiting import eventually, free_port
 
 ROUTER_KEY = "sk-or-provider-key-planted-0005"
@@ -31,7 +31,7 @@ BLOCK = bytes(range(256)) * 4096
 
 
 @pytest.fixture(scope="module")
-def wired_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wired]:
+def wired_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WiredPod]:
     """Yield a pod whose ``plain`` has no policy; ``bound`` may ask one model of the
     default provider, and one of another.
 
@@ -57,7 +57,7 @@ def wired_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wired]:
             name, "metadata.json", {**about, "model_policy": {"mode": "clamp", "allowed": allowed}}
         )
     pod.start()
-    yield Wired(pod, wire)
+    yield WiredPod(pod, wire)
     pod.stop()
     wire.close()
 
@@ -68,7 +68,7 @@ def answer(body: bytes, content_type: str = "application/json") -> bytes:
 
 
 def post(
-    wired: Wired, path: str, content: Any, agent_id: str = "bound", **more: str
+    wired: WiredPod, path: str, content: Any, agent_id: str = "bound", **more: str
 ) -> httpx2.Response:
     sent = {
         **headers(wired.pod, agent_id),
@@ -84,7 +84,7 @@ def refused(response: httpx2.Response) -> tuple[int, str]:
 @pytest.mark.requirement("policy:other-paths")
 @pytest.mark.requirement("forward:asks-a-model")
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_response_is_clamped_and_recorded_with_its_usage(wired: Wired, stream: bool) -> None:
+def test_a_response_is_clamped_and_recorded_with_its_usage(wired: WiredPod, stream: bool) -> None:
     document = {"id": "resp_1", "object": "response", "output": [], "usage": USAGE}
     created, completed = (
         {
@@ -128,7 +128,7 @@ def test_a_response_is_clamped_and_recorded_with_its_usage(wired: Wired, stream:
 @pytest.mark.parametrize("agent_id", ["plain", "bound"])
 @pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/responses"])
 def test_a_prefix_leads_to_its_provider_with_its_key(
-    wired: Wired, path: str, agent_id: str
+    wired: WiredPod, path: str, agent_id: str
 ) -> None:
     wired.wire.answers.put(answer(b"{}"))
     assert (
@@ -148,7 +148,7 @@ def test_a_prefix_leads_to_its_provider_with_its_key(
 @pytest.mark.requirement("policy:other-paths")
 @pytest.mark.parametrize("coding", sorted(PACKERS))
 @pytest.mark.parametrize("chunked", [False, True])
-def test_a_packed_body_is_no_way_round(wired: Wired, coding: str, chunked: bool) -> None:
+def test_a_packed_body_is_no_way_round(wired: WiredPod, coding: str, chunked: bool) -> None:
     wired.wire.answers.put(answer(b"{}"))
     body = PACKERS[coding](b'{"model":"gpt-huge"}')
     assert (
@@ -172,7 +172,7 @@ def test_a_packed_body_is_no_way_round(wired: Wired, coding: str, chunked: bool)
     ],
 )
 def test_what_can_t_be_unpacked_or_read_is_refused_under_a_policy_and_passes_without(
-    wired: Wired, coding: str, body: bytes
+    wired: WiredPod, coding: str, body: bytes
 ) -> None:
     more = {"content_encoding": coding} if coding else {}
     assert refused(post(wired, "/v1/embeddings", body, **more)) == (403, "model_not_allowed")
@@ -191,7 +191,7 @@ def test_what_can_t_be_unpacked_or_read_is_refused_under_a_policy_and_passes_wit
 @pytest.mark.requirement("policy:other-paths")
 @pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/conversations"])
 def test_a_body_that_is_too_large_to_read_is_refused_under_a_policy_before_it_comes(
-    wired: Wired, path: str
+    wired: WiredPod, path: str
 ) -> None:
     with wired.runner() as runner:
         seen = runner.ask(
@@ -211,9 +211,9 @@ def test_a_body_that_is_too_large_to_read_is_refused_under_a_policy_before_it_co
     ],
 )
 def test_what_need_not_be_read_streams_and_memory_stays_flat(
-    wired: Wired, agent_id: str, path: str, content_type: str
+    wired: WiredPod, agent_id: str, path: str, content_type: str
 ) -> None:
-    def reading(connection: Connection, seen: Seen) -> None:
+    def reading(connection: Connection, seen: WireMessage) -> None:
         reached.extend(map(len, connection.parts(seen)))
         connection.send(answer(b"{}"))
 
@@ -232,7 +232,7 @@ def test_what_need_not_be_read_streams_and_memory_stays_flat(
 
 @pytest.mark.requirement("policy:forms")
 @pytest.mark.parametrize("agent_id", ["plain", "bound"])
-def test_the_sdks_upload_of_a_sound_is_clamped_and_routed(wired: Wired, agent_id: str) -> None:
+def test_the_sdks_upload_of_a_sound_is_clamped_and_routed(wired: WiredPod, agent_id: str) -> None:
     wired.wire.answers.put(answer(b'{"text":"Hi."}'))
     sound = bytes(range(256)) * 40
     with wired.pod.client(agent_id) as client:
@@ -247,7 +247,7 @@ def test_the_sdks_upload_of_a_sound_is_clamped_and_routed(wired: Wired, agent_id
 
 
 @pytest.mark.requirement("policy:other-paths")
-def test_the_sdk_is_told_that_a_batch_is_not_allowed(wired: Wired) -> None:
+def test_the_sdk_is_told_that_a_batch_is_not_allowed(wired: WiredPod) -> None:
     with (
         wired.pod.client("bound") as client,
         pytest.raises(openai.PermissionDeniedError, match="model policy") as caught,
@@ -259,7 +259,7 @@ def test_the_sdk_is_told_that_a_batch_is_not_allowed(wired: Wired) -> None:
 
 
 @pytest.mark.requirement("forward:asks-a-model")
-def test_embeddings_and_sounds_count_in_the_budget(wired: Wired) -> None:
+def test_embeddings_and_sounds_count_in_the_budget(wired: WiredPod) -> None:
     pod = wired.pod
     pod.agent("thrifty")
     pod.budget("thrifty", max_requests=2, window="1h")
@@ -298,7 +298,7 @@ def test_embeddings_and_sounds_count_in_the_budget(wired: Wired) -> None:
     ],
 )
 def test_a_path_that_is_in_no_table_reaches_nobody_and_is_one_line_of_the_log(
-    wired: Wired, line: str
+    wired: WiredPod, line: str
 ) -> None:
     said = len(wired.pod.log())
     with wired.runner() as runner:
@@ -321,7 +321,7 @@ def test_a_path_that_is_in_no_table_reaches_nobody_and_is_one_line_of_the_log(
 
 @pytest.mark.requirement("paths:override")
 @pytest.mark.parametrize("chunked", [False, True])
-def test_no_header_and_no_body_make_a_request_another_one(wired: Wired, chunked: bool) -> None:
+def test_no_header_and_no_body_make_a_request_another_one(wired: WiredPod, chunked: bool) -> None:
     wired.wire.answers.put(answer(b"{}"))
     overrides = [
         "X-HTTP-Method-Override: POST",
@@ -350,7 +350,7 @@ def test_no_header_and_no_body_make_a_request_another_one(wired: Wired, chunked:
 @pytest.mark.requirement("policy:other-names")
 @pytest.mark.requirement("packed:requests")
 def test_a_packed_body_that_names_another_model_is_refused_and_an_allowed_one_goes_unpacked(
-    wired: Wired,
+    wired: WiredPod,
 ) -> None:
     def packed(**more: Any) -> bytes:
         return PACKERS["deflate"](json.dumps({"model": "small", "messages": [], **more}).encode())
@@ -399,7 +399,7 @@ def test_no_spelling_of_a_header_names_another_key_path_or_method(
 @pytest.mark.requirement("policy:own-objects")
 @pytest.mark.parametrize("agent_id", ["bound", "mediated"])
 def test_a_request_that_names_no_model_but_an_object_is_under_the_policy(
-    wired: Wired, agent_id: str
+    wired: WiredPod, agent_id: str
 ) -> None:
     own = f"resp_{agent_id}"
     said = {"id": own, "object": "response", "status": "completed", "output": [], "usage": USAGE}
@@ -422,7 +422,7 @@ def test_a_request_that_names_no_model_but_an_object_is_under_the_policy(
 
 
 @pytest.mark.requirement("policy:own-objects")
-def test_a_conversation_is_changed_by_no_request_for_another_model(wired: Wired) -> None:
+def test_a_conversation_is_changed_by_no_request_for_another_model(wired: WiredPod) -> None:
     wired.wire.answers.put(answer(b'{"id": "conv_bound", "object": "conversation"}'))
     assert post(wired, "/v1/conversations", b'{"items": []}').status_code == 200
     for path in ("", "/items", "?model=gpt-huge"):
@@ -449,7 +449,7 @@ def test_a_conversation_is_changed_by_no_request_for_another_model(wired: Wired)
 )
 @pytest.mark.parametrize("path", ["/v1/responses", "/v1/chat/completions"])
 def test_what_was_read_as_json_is_sent_as_json(
-    wired: Wired, agent_id: str, content_type: str, path: str
+    wired: WiredPod, agent_id: str, content_type: str, path: str
 ) -> None:
     wired.wire.answers.put(answer(b"{}"))
     inner = "&model=gpt-huge&file_id=file-x&"
@@ -464,7 +464,7 @@ def test_what_was_read_as_json_is_sent_as_json(
 
 
 @pytest.mark.requirement("wire:read-as-json")
-def test_a_sound_content_type_and_a_form_stay_as_they_are(wired: Wired) -> None:
+def test_a_sound_content_type_and_a_form_stay_as_they_are(wired: WiredPod) -> None:
     for content_type in (
         "application/json",
         "application/json; charset=utf-8",

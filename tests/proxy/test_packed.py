@@ -11,7 +11,7 @@ import pytest
 
 from tests.contract.test_content_coding import PACKERS, nothing, packed
 from tests.mediate.mitm.passthrough.test_answer_tap import OPENAI, anthropic_stream, openai_stream
-from tests.proxy.conftest import Wired
+from tests.proxy.conftest import WiredPod
 from tests.proxy.pod import headers
 from tests.wires.openai import completion
 from tests.wires.responses import message, response
@@ -27,7 +27,7 @@ CHAINS = [["gzip"], ["x-gzip"], ["deflate"], ["br"], ["zstd"], ["gzip", "br"], [
 
 
 def post(
-    wired: Wired, body: bytes, coding: str, agent_id: str, path: str = "/v1/chat/completions"
+    wired: WiredPod, body: bytes, coding: str, agent_id: str, path: str = "/v1/chat/completions"
 ) -> httpx2.Response:
     sent = {**headers(wired.pod, agent_id), "content-encoding": coding}
     return httpx2.post(wired.pod.url + path, content=body, headers=sent, timeout=30)
@@ -35,7 +35,7 @@ def post(
 
 @pytest.mark.requirement("packed:requests")
 @pytest.mark.parametrize("chain", CHAINS, ids=",".join)
-def test_a_compressed_request_is_read_and_mediated(wired: Wired, chain: list[str]) -> None:
+def test_a_compressed_request_is_read_and_mediated(wired: WiredPod, chain: list[str]) -> None:
     wired.wire.answers.put(ANSWER)
     answer = post(wired, packed(ODD, chain), ", ".join(chain), "analyst")
     assert answer.json()["choices"][0]["message"]["content"] == "Hi."
@@ -49,7 +49,7 @@ def test_a_compressed_request_is_read_and_mediated(wired: Wired, chain: list[str
 
 @pytest.mark.requirement("responses:packed")
 @pytest.mark.parametrize("coding", ["gzip", "zstd"])
-def test_a_compressed_request_of_responses_is_mediated(wired: Wired, coding: str) -> None:
+def test_a_compressed_request_of_responses_is_mediated(wired: WiredPod, coding: str) -> None:
     said = json.dumps(response(message("Hi."))).encode()
     wired.wire.answers.put(
         b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
@@ -72,7 +72,7 @@ def test_a_compressed_request_of_responses_is_mediated(wired: Wired, coding: str
 @pytest.mark.requirement("packed:requests")
 @pytest.mark.parametrize("chain", CHAINS, ids=",".join)
 def test_a_compressed_request_that_is_forwarded_goes_unpacked_as_it_was_read(
-    wired: Wired, chain: list[str]
+    wired: WiredPod, chain: list[str]
 ) -> None:
     wired.wire.answers.put(ANSWER)
     lines = len(wired.pod.history("plain"))
@@ -86,7 +86,7 @@ def test_a_compressed_request_that_is_forwarded_goes_unpacked_as_it_was_read(
 @pytest.mark.requirement("packed:requests")
 @pytest.mark.parametrize("chunked", [False, True])
 def test_a_compressed_request_that_must_be_edited_goes_on_as_it_is_meant(
-    wired: Wired, chunked: bool
+    wired: WiredPod, chunked: bool
 ) -> None:
     prefixed = PACKERS["gzip"](ODD.replace(b"gpt-test", b"openai/gpt-test"))
     content: bytes | Iterator[bytes] = iter([prefixed]) if chunked else prefixed
@@ -114,7 +114,7 @@ def test_a_compressed_request_that_must_be_edited_goes_on_as_it_is_meant(
     ids=["garbage", "cut", "unknown", "three", "bomb", "zstd-bomb"],
 )
 def test_a_body_that_cannot_be_unpacked_is_refused_in_the_dialects_shape(
-    wired: Wired, path: str, agent_id: str, coding: str, body: Callable[[], bytes], status: int
+    wired: WiredPod, path: str, agent_id: str, coding: str, body: Callable[[], bytes], status: int
 ) -> None:
     answer = post(wired, body(), coding, agent_id, path)
     assert answer.status_code == status
@@ -130,7 +130,7 @@ def test_a_body_that_cannot_be_unpacked_is_refused_in_the_dialects_shape(
 
 
 @pytest.mark.requirement("packed:requests")
-def test_what_is_not_read_is_not_unpacked(wired: Wired) -> None:
+def test_what_is_not_read_is_not_unpacked(wired: WiredPod) -> None:
     assert post(wired, b"not gzip at all", "gzip", "analyst", "/v1/files").status_code == 200
     assert wired.wire.seen[0].body == b"not gzip at all"
 
@@ -152,7 +152,7 @@ def test_what_is_not_read_is_not_unpacked(wired: Wired) -> None:
     ids=["json", "openai", "anthropic"],
 )
 def test_a_compressed_response_keeps_its_bytes_and_its_usage_is_known(
-    wired: Wired,
+    wired: WiredPod,
     coding: str,
     path: str,
     content_type: str,
@@ -194,14 +194,14 @@ def test_a_compressed_response_keeps_its_bytes_and_its_usage_is_known(
 
 
 @pytest.mark.requirement("packed:responses")
-def test_a_runner_that_asks_for_no_coding_is_not_given_one_by_us(wired: Wired) -> None:
+def test_a_runner_that_asks_for_no_coding_is_not_given_one_by_us(wired: WiredPod) -> None:
     with wired.runner() as runner:
         runner.ask(wired.head("GET /v1/models"))
     assert wired.wire.seen[0].all("accept-encoding") == []
 
 
 @pytest.mark.requirement("packed:responses")
-def test_a_bomb_that_a_provider_sends_goes_through_as_it_is(wired: Wired) -> None:
+def test_a_bomb_that_a_provider_sends_goes_through_as_it_is(wired: WiredPod) -> None:
     sent = nothing("gzip")
     rows = (
         "content-type: application/json\r\ncontent-encoding: gzip\r\ncontent-length: "

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from tests.peers import text
-from tests.proxy.conftest import Wired
+from tests.proxy.conftest import WiredPod
 from tests.proxy.frames import FrameRunner, tunnel
 from tests.proxy.pod import Pod, authority, headers, through
 from tests.proxy.wire import Connection, Runner, Wire
@@ -39,7 +39,7 @@ def refuses(connection: Connection, head: bytes) -> None:
 
 @pytest.mark.requirement("own:websocket-426")
 @pytest.mark.parametrize("credential", [True, False])
-def test_a_websocket_is_refused_at_the_base_url(wired: Wired, credential: bool) -> None:
+def test_a_websocket_is_refused_at_the_base_url(wired: WiredPod, credential: bool) -> None:
     with wired.runner() as runner:
         rows = [*UPGRADE, *[f"authorization: Bearer {wired.pod.token('plain')}"] * credential]
         refuses(
@@ -49,21 +49,21 @@ def test_a_websocket_is_refused_at_the_base_url(wired: Wired, credential: bool) 
 
 
 @pytest.mark.requirement("own:websocket-426")
-def test_a_websocket_is_refused_by_the_forward_proxy_in_the_clear(wired: Wired) -> None:
+def test_a_websocket_is_refused_by_the_forward_proxy_in_the_clear(wired: WiredPod) -> None:
     with Runner(wired.pod.proxy_port) as runner:
         refuses(runner, wired.head(f"GET {wired.wire.url}/v1/responses", *UPGRADE))
     assert wired.wire.seen == []
 
 
 @pytest.mark.requirement("own:websocket-426")
-def test_a_websocket_is_refused_by_the_forward_proxy_over_tls(wired: Wired) -> None:
+def test_a_websocket_is_refused_by_the_forward_proxy_over_tls(wired: WiredPod) -> None:
     with tunnel(wired.pod, "api.openai.com", "http/1.1") as peer:
         refuses(Connection(peer), wired.head("GET /v1/responses", *UPGRADE))
     assert wired.wire.seen == []
 
 
 @pytest.mark.requirement("own:websocket-426")
-def test_a_websocket_over_http_2_is_refused_and_the_connection_goes_on(wired: Wired) -> None:
+def test_a_websocket_over_http_2_is_refused_and_the_connection_goes_on(wired: WiredPod) -> None:
     own = [("authorization", f"Bearer {wired.pod.token('plain')}")]
     with FrameRunner(wired.pod) as runner:
         refused = runner.ask("CONNECT", "/v1/responses", [(":protocol", "websocket"), *own])
@@ -73,7 +73,7 @@ def test_a_websocket_over_http_2_is_refused_and_the_connection_goes_on(wired: Wi
 
 
 @pytest.mark.requirement("egress:untouched")
-def test_a_websocket_to_a_host_that_is_not_governed_is_opened(wired: Wired) -> None:
+def test_a_websocket_to_a_host_that_is_not_governed_is_opened(wired: WiredPod) -> None:
     def echo(connection: Connection, seen: Any) -> None:
         assert seen.all("upgrade") == ["WebSocket"]
         connection.send(
@@ -90,7 +90,7 @@ def test_a_websocket_to_a_host_that_is_not_governed_is_opened(wired: Wired) -> N
 
 
 @pytest.mark.requirement("egress:untouched")
-def test_large_bodies_of_a_host_that_is_not_governed_stream_through(wired: Wired) -> None:
+def test_large_bodies_of_a_host_that_is_not_governed_stream_through(wired: WiredPod) -> None:
     elsewhere = Wire("localhost")
     size = 100 << 20
     elsewhere.answers.put(
@@ -115,7 +115,7 @@ def test_large_bodies_of_a_host_that_is_not_governed_stream_through(wired: Wired
 
 @pytest.mark.requirement("odd:protocols")
 def test_a_runner_that_offers_http_3_over_tcp_is_answered_in_another_protocol(
-    wired: Wired,
+    wired: WiredPod,
 ) -> None:
     with tunnel(wired.pod, "api.openai.com", "h3", "h2", "http/1.1") as peer:
         assert peer.selected_alpn_protocol() == "h2"
@@ -128,7 +128,7 @@ def test_a_runner_that_offers_http_3_over_tcp_is_answered_in_another_protocol(
 @pytest.mark.parametrize("path", ["/v1/files", "/v1/chat/completions"])
 @pytest.mark.parametrize("agent_id", ["plain", "analyst"])
 def test_trailers_of_a_chunked_request_are_dropped_and_the_connection_goes_on(
-    wired: Wired, path: str, agent_id: str
+    wired: WiredPod, path: str, agent_id: str
 ) -> None:
     body = b'{"model":"gpt-test","messages":[]}'
     reply = json.dumps(
@@ -148,7 +148,9 @@ def test_trailers_of_a_chunked_request_are_dropped_and_the_connection_goes_on(
 
 
 @pytest.mark.requirement("odd:trailers")
-def test_trailers_of_a_providers_response_are_dropped_and_the_body_is_whole(wired: Wired) -> None:
+def test_trailers_of_a_providers_response_are_dropped_and_the_body_is_whole(
+    wired: WiredPod,
+) -> None:
     wired.wire.answers.put(
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nx-sum: 1\r\n\r\n"
     )
@@ -159,7 +161,7 @@ def test_trailers_of_a_providers_response_are_dropped_and_the_body_is_whole(wire
 
 
 @pytest.mark.requirement("odd:trailers")
-def test_trailers_over_http_2_are_dropped(wired: Wired) -> None:
+def test_trailers_over_http_2_are_dropped(wired: WiredPod) -> None:
     with FrameRunner(wired.pod) as runner:
         stream = runner.send(
             "POST", "/v1/files", [("x-api-key", wired.pod.token("plain"))], [b"abc"], end=False
@@ -190,7 +192,7 @@ def flood(runner: Runner, block: bytes) -> None:
 
 @pytest.mark.requirement("odd:endless")
 @pytest.mark.parametrize("name", ENDLESS)
-def test_what_never_comes_to_an_end_is_closed_and_not_kept(wired: Wired, name: str) -> None:
+def test_what_never_comes_to_an_end_is_closed_and_not_kept(wired: WiredPod, name: str) -> None:
     before = wired.pod.memory(anew=True)
     head, beginning, block = ENDLESS[name]
     with wired.runner() as runner:
@@ -214,7 +216,7 @@ def test_what_never_comes_to_an_end_is_closed_and_not_kept(wired: Wired, name: s
 )
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/chat/completions", "/health"])
 def test_a_head_that_peers_might_read_in_different_ways_is_refused(
-    wired: Wired, path: str, row: str
+    wired: WiredPod, path: str, row: str
 ) -> None:
     with wired.runner() as runner:
         runner.send(wired.head(f"POST {path}", row))
@@ -234,7 +236,7 @@ def test_a_head_that_peers_might_read_in_different_ways_is_refused(
     ],
 )
 def test_such_a_head_over_http_2_is_refused_too(
-    wired: Wired, headers_and_path: tuple[str, list[tuple[str, str]]]
+    wired: WiredPod, headers_and_path: tuple[str, list[tuple[str, str]]]
 ) -> None:
     path, rows = headers_and_path
     with FrameRunner(wired.pod) as runner:
@@ -260,7 +262,7 @@ def test_such_a_head_over_http_2_is_refused_too(
         "[0:0:0:0:0:ffff:7f00:1]",
     ],
 )
-def test_no_spelling_of_an_address_is_a_way_round(wired: Wired, host: str) -> None:
+def test_no_spelling_of_an_address_is_a_way_round(wired: WiredPod, host: str) -> None:
     with Runner(wired.pod.proxy_port) as runner:
         url = f"http://{host}:{wired.wire.port}/v1/models"
         refusal = runner.ask(f"GET {url} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
@@ -274,7 +276,7 @@ def test_no_spelling_of_an_address_is_a_way_round(wired: Wired, host: str) -> No
 @pytest.mark.parametrize(
     "host", ["API.OpenAI.com", "api.openai.com.", "ａｐｉ.openai.com", "api。openai。com"]
 )
-def test_no_spelling_of_a_name_is_a_way_round(wired: Wired, host: str) -> None:
+def test_no_spelling_of_a_name_is_a_way_round(wired: WiredPod, host: str) -> None:
     with Runner(wired.pod.proxy_port) as runner:
         refusal = runner.ask(f"GET http://{host}/v1/models HTTP/1.1\r\nhost: x\r\n\r\n".encode())
         assert refusal.status in {400, 401}  # mitmproxy itself refuses a name that is not ASCII
@@ -284,7 +286,7 @@ def test_no_spelling_of_a_name_is_a_way_round(wired: Wired, host: str) -> None:
 
 
 @pytest.mark.requirement("hostile:token-elsewhere")
-def test_the_agents_credential_in_several_headers_goes_upstream_in_none(wired: Wired) -> None:
+def test_the_agents_credential_in_several_headers_goes_upstream_in_none(wired: WiredPod) -> None:
     token = wired.pod.token("plain")
     rows = [
         f"x-api-key: {token}",

@@ -10,7 +10,7 @@ from claw_mediate.mitm.view.redacted_message import redact_head, shown_tokens
 from tests.proxy.looking import http, tflow
 
 
-class Counting(Redactor):
+class CountingRedactor(Redactor):
     searches = 0
 
     def _spans(self, data: bytes) -> list[tuple[int, int]]:
@@ -32,7 +32,7 @@ def test_thousands_of_credentials_are_hidden_with_one_search_for_a_few_of_them()
     )
     shown = shown_tokens(request)
     assert 1 <= len(shown) <= 20
-    redactor = Counting([Secret("s3cr3t-value"), *shown])
+    redactor = CountingRedactor([Secret("s3cr3t-value"), *shown])
     redact_head(request, redactor)
     assert {value.decode().partition(" ")[0] for _, value in request.headers.fields} == {DOTS}
     assert redactor.searches <= 2

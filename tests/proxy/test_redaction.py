@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tests.peers import calls, text
-from tests.proxy.looking import Saved, peopled, saved, told
+from tests.proxy.looking import SavingPod, peopled, saved, told
 from tests.proxy.pod import PROVIDER_KEY, SECRET, TOOL_TOKEN, headers
 from tests.waiting import eventually
 from tests.web.mitmweb import Mitmweb
@@ -27,19 +27,19 @@ OWN = "own-cookie-planted-0006"
 
 
 @pytest.fixture(scope="module")
-def looked_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Saved]:
+def looked_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SavingPod]:
     with peopled(tmp_path_factory.mktemp("pod")) as pod:
         har = f"hardump={pod.home / 'all.har'}"
         pod.start(
             "-w", str(pod.home / "flows"), "--set", "store_streamed_bodies=true", "--set", har
         )
-        yield Saved(pod)
+        yield SavingPod(pod)
         pod.stop()
         clear((pod.home / "all.har").read_bytes())
         clear((pod.home / "flows").read_bytes())
 
 
-def hidden(looked_at: Saved, path: str) -> Any:
+def hidden(looked_at: SavingPod, path: str) -> Any:
     """Return the flow with this path once it is saved; no secret may be in it, nor
     behind an encoding.
     """
@@ -63,7 +63,7 @@ def clear(planted: bytes) -> None:
 
 @pytest.mark.requirement("redaction:forwarded")
 def test_a_key_is_only_on_the_wire_and_a_good_answer_is_unchanged(
-    looked_at: Saved,
+    looked_at: SavingPod,
 ) -> None:
     pod = looked_at.pod
     echo = {"x-echo": PROVIDER_KEY, "set-cookie": f"session={OWN}"}
@@ -81,7 +81,7 @@ def test_a_key_is_only_on_the_wire_and_a_good_answer_is_unchanged(
 
 @pytest.mark.requirement("redaction:forwarded")
 @pytest.mark.parametrize("agent_id", ["plain", "analyst"])
-def test_a_body_is_kept_without_secrets(looked_at: Saved, agent_id: str) -> None:
+def test_a_body_is_kept_without_secrets(looked_at: SavingPod, agent_id: str) -> None:
     pod = looked_at.pod
     pod.provider.says(
         JSONResponse(
@@ -100,7 +100,7 @@ def test_a_body_is_kept_without_secrets(looked_at: Saved, agent_id: str) -> None
 
 
 @pytest.mark.requirement("redaction:forwarded")
-def test_a_packed_body_is_sent_unpacked_and_kept_without_secrets(looked_at: Saved) -> None:
+def test_a_packed_body_is_sent_unpacked_and_kept_without_secrets(looked_at: SavingPod) -> None:
     pod = looked_at.pod
     packed = gzip.compress(json.dumps({**CHAT, "user": PROVIDER_KEY}).encode())
     pod.provider.says(text("Hi."))
@@ -116,7 +116,7 @@ def test_a_packed_body_is_sent_unpacked_and_kept_without_secrets(looked_at: Save
 
 
 @pytest.mark.requirement("redaction:forwarded")
-def test_a_stream_that_is_kept_all_the_same_is_kept_without_secrets(looked_at: Saved) -> None:
+def test_a_stream_that_is_kept_all_the_same_is_kept_without_secrets(looked_at: SavingPod) -> None:
     pod = looked_at.pod
     pod.provider.says(JSONResponse({"file": PROVIDER_KEY}))
     answer = httpx2.post(
@@ -133,7 +133,7 @@ def test_a_stream_that_is_kept_all_the_same_is_kept_without_secrets(looked_at: S
 @pytest.mark.parametrize("wrong", [False, True])
 @pytest.mark.parametrize("where", ["bearer", "key", "both", "odd", "cookie", "url", "packed"])
 def test_whoever_is_refused_has_shown_its_credential_to_nobody(
-    looked_at: Saved, where: str, wrong: bool
+    looked_at: SavingPod, where: str, wrong: bool
 ) -> None:
     pod = looked_at.pod
     token = f"analyst:{WRONG}" if wrong else pod.token()
@@ -165,7 +165,7 @@ def test_whoever_is_refused_has_shown_its_credential_to_nobody(
 
 @pytest.mark.requirement("redaction:beyond")
 def test_what_is_not_governed_is_sent_as_it_came_and_kept_without_credentials(
-    looked_at: Saved,
+    looked_at: SavingPod,
 ) -> None:
     pod = looked_at.pod
     pod.service.routes["GET", "/page"] = JSONResponse({}, headers={"set-cookie": f"session={OWN}"})
@@ -188,7 +188,7 @@ def test_what_is_not_governed_is_sent_as_it_came_and_kept_without_credentials(
 @pytest.mark.requirement("redaction:beyond")
 @pytest.mark.parametrize("line", ["GET http://{}.invalid/name", "{} http://localhost/name"])
 def test_a_request_with_a_secret_in_its_host_or_method_reaches_nobody(
-    looked_at: Saved, line: str
+    looked_at: SavingPod, line: str
 ) -> None:
     pod = looked_at.pod
     head = f"{line.format(pod.token().partition(':')[2])}?{line[0]} HTTP/1.1\r\nhost: x\r\n\r\n"
@@ -199,7 +199,7 @@ def test_a_request_with_a_secret_in_its_host_or_method_reaches_nobody(
 
 
 @pytest.mark.requirement("redaction:beyond")
-def test_a_tunnel_shows_no_credential(looked_at: Saved) -> None:
+def test_a_tunnel_shows_no_credential(looked_at: SavingPod) -> None:
     pod = looked_at.pod
     basic = base64.b64encode(f"analyst:{SECRET}".encode()).decode()
     head = (

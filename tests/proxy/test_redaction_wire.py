@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from tests.peers import Provider, Service
-from tests.proxy.conftest import Wired
-from tests.proxy.looking import Saved, told
+from tests.proxy.conftest import WiredPod
+from tests.proxy.looking import SavingPod, told
 from tests.proxy.pod import PROVIDER_KEY, TOOL_TOKEN, Pod
-from tests.proxy.wire import Connection, Runner, Seen, Wire
+from tests.proxy.wire import Connection, Runner, Wire, WireMessage
 from tests.waiting import eventually, free_port
 
 _SCRIPT = """
@@ -55,7 +55,7 @@ def answer(status: str, *rows: str, body: bytes = b"") -> bytes:
 
 
 @pytest.fixture(scope="module")
-def looked_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wired]:
+def looked_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WiredPod]:
     home = tmp_path_factory.mktemp("pod")
     (home / "edits.py").write_text(_SCRIPT, encoding="utf-8")
     wire, pod = Wire(), Pod(home, Provider(), Service(port=free_port()))
@@ -73,7 +73,7 @@ def looked_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wired]:
         "--set",
         har,
     )
-    yield Wired(pod, wire)
+    yield WiredPod(pod, wire)
     pod.stop()
     wire.close()
     assert told((home / "flows").read_bytes()) == []
@@ -81,15 +81,15 @@ def looked_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wired]:
     assert told(pod.said().encode()) == []
 
 
-def asked(looked_at: Wired, request: bytes, response: bytes) -> Seen:
+def asked(looked_at: WiredPod, request: bytes, response: bytes) -> WireMessage:
     looked_at.wire.forget()
     looked_at.wire.answers.put(response)
     with looked_at.runner() as runner:
         return runner.ask(request)
 
 
-def flow(looked_at: Wired, path: str) -> Any:
-    saved = Saved(looked_at.pod)
+def flow(looked_at: WiredPod, path: str) -> Any:
+    saved = SavingPod(looked_at.pod)
     return eventually(
         lambda: [flow for flow in saved.flows() if path in flow.request.path], "it is saved"
     )[-1]
@@ -108,7 +108,7 @@ def flow(looked_at: Wired, path: str) -> Any:
     ids=["no-coding", "packed", "cut", "thrice", "both"],
 )
 def test_an_error_tells_no_key_whatever_it_is_packed_in(
-    looked_at: Wired, coding: str, body: bytes, readable: bool
+    looked_at: WiredPod, coding: str, body: bytes, readable: bool
 ) -> None:
     said = answer(
         "422 Odd", f"content-encoding: {coding}", "content-type: application/json", body=body
@@ -123,7 +123,7 @@ def test_an_error_tells_no_key_whatever_it_is_packed_in(
 
 
 @pytest.mark.requirement("redaction:errors")
-def test_an_error_without_a_body_gets_none_whatever_its_head_says(looked_at: Wired) -> None:
+def test_an_error_without_a_body_gets_none_whatever_its_head_says(looked_at: WiredPod) -> None:
     looked_at.wire.forget()
     looked_at.wire.answers.put(
         b"HTTP/1.1 422 Odd\r\ncontent-encoding: gzip, gzip, gzip\r\ncontent-length: 99\r\n\r\n"
@@ -136,7 +136,7 @@ def test_an_error_without_a_body_gets_none_whatever_its_head_says(looked_at: Wir
 
 @pytest.mark.requirement("redaction:errors")
 def test_an_error_tells_no_key_in_its_reason_header_names_or_cookies(
-    looked_at: Wired,
+    looked_at: WiredPod,
 ) -> None:
     rows = (
         f"x-{PROVIDER_KEY}: 1",
@@ -152,7 +152,9 @@ def test_an_error_tells_no_key_in_its_reason_header_names_or_cookies(
 
 
 @pytest.mark.requirement("redaction:forwarded")
-def test_what_a_forwarded_request_holds_of_others_is_sent_and_not_shown(looked_at: Wired) -> None:
+def test_what_a_forwarded_request_holds_of_others_is_sent_and_not_shown(
+    looked_at: WiredPod,
+) -> None:
     other = looked_at.pod.token("analyst").partition(":")[2]
     line = f"GET /v1/models?others&k={other}"
     said = answer(f"200 {other}", f"x-echo: {TOOL_TOKEN}", body=b"{}")
@@ -173,7 +175,7 @@ def test_what_a_forwarded_request_holds_of_others_is_sent_and_not_shown(looked_a
 
 @pytest.mark.requirement("redaction:edits")
 def test_a_body_that_a_script_edits_is_sent_and_framed_as_edited(
-    looked_at: Wired,
+    looked_at: WiredPod,
 ) -> None:
     body = json.dumps(
         {
@@ -191,7 +193,7 @@ def test_a_body_that_a_script_edits_is_sent_and_framed_as_edited(
 
 @pytest.mark.requirement("redaction:edits")
 def test_a_target_that_a_script_puts_together_from_dots_is_asked_of_nobody(
-    looked_at: Wired,
+    looked_at: WiredPod,
 ) -> None:
     other = looked_at.pod.token("analyst")
     line = f"GET http://localhost:{looked_at.wire.port}/query?t={other}"
@@ -203,7 +205,7 @@ def test_a_target_that_a_script_puts_together_from_dots_is_asked_of_nobody(
 
 
 @pytest.mark.requirement("redaction:edits")
-def test_of_two_cookies_a_script_takes_the_first_one_away(looked_at: Wired) -> None:
+def test_of_two_cookies_a_script_takes_the_first_one_away(looked_at: WiredPod) -> None:
     said = answer("400 Bad Request", "set-cookie: first=1", "set-cookie: second=2", body=b"{}")
     assert asked(looked_at, looked_at.head("GET /v1/models?cookie"), said).all("set-cookie") == [
         "second=2"
@@ -212,12 +214,12 @@ def test_of_two_cookies_a_script_takes_the_first_one_away(looked_at: Wired) -> N
 
 @pytest.mark.requirement("redaction:beyond")
 def test_messages_of_a_websocket_are_shown_without_secrets_and_sent_as_they_are(
-    looked_at: Wired,
+    looked_at: WiredPod,
 ) -> None:
     own, came = looked_at.pod.token("analyst").encode(), threading.Event()
     heard: list[bytes] = []
 
-    def answers(connection: Connection, _seen: Seen) -> None:
+    def answers(connection: Connection, _seen: WireMessage) -> None:
         rows = (
             "upgrade: websocket",
             "connection: Upgrade",
@@ -252,7 +254,7 @@ def test_messages_of_a_websocket_are_shown_without_secrets_and_sent_as_they_are(
 
 
 @pytest.mark.requirement("redaction:forwarded")
-def test_an_agent_whose_files_break_is_not_forgotten(looked_at: Wired) -> None:
+def test_an_agent_whose_files_break_is_not_forgotten(looked_at: WiredPod) -> None:
     token, file = (
         looked_at.pod.token("analyst"),
         looked_at.pod.home / "context" / "analyst" / "metadata.json",
@@ -268,7 +270,7 @@ def test_an_agent_whose_files_break_is_not_forgotten(looked_at: Wired) -> None:
 @pytest.mark.requirement("redaction:beyond")
 @pytest.mark.parametrize("path", ["/v1/files", "/v1/chat/completions"])
 def test_a_method_that_is_a_secret_is_refused_at_the_base_url_too(
-    looked_at: Wired, path: str
+    looked_at: WiredPod, path: str
 ) -> None:
     looked_at.wire.forget()
     method = looked_at.pod.token("analyst").partition(":")[2]
@@ -280,7 +282,7 @@ def test_a_method_that_is_a_secret_is_refused_at_the_base_url_too(
 
 
 @pytest.fixture(scope="module")
-def unseen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wired]:
+def unseen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WiredPod]:
     """Yield a pod whose flows nobody sees, with no way to ungoverned hosts."""
     home = tmp_path_factory.mktemp("pod")
     (home / "edits.py").write_text(_SCRIPT, encoding="utf-8")
@@ -289,13 +291,13 @@ def unseen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wired]:
     pod.environment |= {**addresses, "CLLAMA_EGRESS": "deny"}
     pod.agent("plain")
     pod.start("-s", str(home / "edits.py"))
-    yield Wired(pod, wire)
+    yield WiredPod(pod, wire)
     pod.stop()
     wire.close()
 
 
 @pytest.mark.requirement("redaction:beyond")
-def test_the_name_that_a_handshake_asks_for_is_told_without_secrets(unseen: Wired) -> None:
+def test_the_name_that_a_handshake_asks_for_is_told_without_secrets(unseen: WiredPod) -> None:
     secret = unseen.pod.token("plain").partition(":")[2]
     context = ssl._create_unverified_context()
     with Runner(unseen.pod.proxy_port) as runner, pytest.raises(OSError):  # noqa: PT011 - the connection is closed
@@ -307,7 +309,7 @@ def test_the_name_that_a_handshake_asks_for_is_told_without_secrets(unseen: Wire
 
 
 @pytest.mark.requirement("redaction:forwarded")
-def test_whoever_begins_to_look_on_in_the_middle_sees_no_secret_either(unseen: Wired) -> None:
+def test_whoever_begins_to_look_on_in_the_middle_sees_no_secret_either(unseen: WiredPod) -> None:
     file = unseen.pod.home / "flows"
     said = answer("200 OK", f"x-echo: {PROVIDER_KEY}", body=b"ok")
     got = asked(unseen, unseen.head(f"GET /v1/models?late={file}", f"x-odd: {PROVIDER_KEY}"), said)

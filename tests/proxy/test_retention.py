@@ -17,7 +17,7 @@ BODY = b"x" * 100_000
 
 
 @dataclass
-class Kept:
+class BoundedView:
     """A view that may keep 50 flows, or two megabytes."""
 
     view: view.View
@@ -36,31 +36,31 @@ class Kept:
 
 
 @pytest.fixture
-def kept() -> Iterator[Kept]:
+def kept() -> Iterator[BoundedView]:
     with taddons.context(shown := view.View()) as context:
         addon_state = AddonState(EventLog([].append), BuiltinAddons.find())
         addon_state.max_flows, addon_state.max_bytes = 50, 2_000_000
         retention = RetentionAddon(addon_state)
         context.master.addons.add(retention)
-        yield Kept(shown, retention)
+        yield BoundedView(shown, retention)
 
 
 @pytest.mark.requirement("hidden:bounded")
-def test_large_flows_go_sooner(kept: Kept) -> None:
+def test_large_flows_go_sooner(kept: BoundedView) -> None:
     flows = [kept.passes() for _ in range(100)]
     assert 15 <= kept.view.store_count() <= 20
     assert kept.view.get_by_id(flows[-1].id) is flows[-1]
 
 
 @pytest.mark.requirement("hidden:bounded")
-def test_heads_count_as_bodies_do(kept: Kept) -> None:
+def test_heads_count_as_bodies_do(kept: BoundedView) -> None:
     for _ in range(45):
         kept.passes(b"", head="x" * 500_000)
     assert kept.view.store_count() <= 4
 
 
 @pytest.mark.requirement("hidden:bounded")
-def test_what_is_under_way_or_marked_stays_with_all_that_belongs_to_it(kept: Kept) -> None:
+def test_what_is_under_way_or_marked_stays_with_all_that_belongs_to_it(kept: BoundedView) -> None:
     live, marked = (kept.passes() for _ in range(2))
     live.live, marked.marked = True, ":default:"
     child = kept.passes(parent=live.id)
@@ -75,7 +75,7 @@ def test_what_is_under_way_or_marked_stays_with_all_that_belongs_to_it(kept: Kep
 
 
 @pytest.mark.requirement("hidden:bounded")
-def test_small_flows_are_counted(kept: Kept) -> None:
+def test_small_flows_are_counted(kept: BoundedView) -> None:
     for _ in range(200):
         kept.passes(b"")
     assert 45 <= kept.view.store_count() <= 50

@@ -67,7 +67,7 @@ def about(span: Any) -> dict[str, Any]:
 
 
 @dataclass
-class Traced:
+class TracedPod:
     pod: Pod
     collector: Collector
 
@@ -85,7 +85,7 @@ class Traced:
 
 
 @pytest.fixture(scope="module")
-def traced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traced]:
+def traced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TracedPod]:
     collector = Collector()
     collector.start()
     with pod_at(tmp_path_factory.mktemp("pod")) as pod:
@@ -98,12 +98,12 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traced]:
         }
         pod.agent("analyst", pod.tool("balance"))
         pod.start()
-        yield Traced(pod, collector)
+        yield TracedPod(pod, collector)
     collector.stop()
 
 
 @pytest.mark.requirement("tracing:turn")
-def test_a_turn_is_one_trace_of_its_model_calls_and_its_tools(traced: Traced) -> None:
+def test_a_turn_is_one_trace_of_its_model_calls_and_its_tools(traced: TracedPod) -> None:
     traced.pod.provider.says(calls(("c1", "desk__balance", {})), text("Seven dollars"))
     turn, *within = traced.turn("What is the balance, please?")
     assert [span.name for span in within] == [
@@ -130,7 +130,7 @@ def test_a_turn_is_one_trace_of_its_model_calls_and_its_tools(traced: Traced) ->
 
 @pytest.mark.requirement("tracing:turn")
 def test_a_failure_is_an_error_of_its_span_and_an_intervention_an_event(
-    traced: Traced,
+    traced: TracedPod,
 ) -> None:
     refused = JSONResponse({"error": {"message": "no"}}, 400)
     traced.pod.provider.says(calls(("c1", "desk__made_up", {})), refused)
@@ -150,7 +150,7 @@ def test_a_failure_is_an_error_of_its_span_and_an_intervention_an_event(
 
 
 @pytest.mark.requirement("tracing:words")
-def test_no_trace_tells_words_or_secrets(traced: Traced) -> None:
+def test_no_trace_tells_words_or_secrets(traced: TracedPod) -> None:
     traced.pod.provider.says(calls(("c1", "desk__balance", {})), text("Seven dollars"))
     traced.turn("What is the balance, and my key?", user=f"{SECRET}-analyst")
     sent = b"".join(each.body for each in traced.collector.received)

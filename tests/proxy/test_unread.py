@@ -18,7 +18,7 @@ LONG = "m" * 3000
 """A runner's name for a model, which is in several lines of the log for each request."""
 
 
-class Piped(Pod):
+class PipedPod(Pod):
     """A pod whose stdout and stderr are one pipe, which is read when the test says so."""
 
     def begin(self) -> None:
@@ -56,7 +56,7 @@ def ask(pod: Pod, times: int) -> None:
 
 @pytest.fixture
 def piped(tmp_path: Path, provider: Provider) -> Any:
-    made = Piped(tmp_path, provider, provider)  # type: ignore[arg-type]
+    made = PipedPod(tmp_path, provider, provider)  # type: ignore[arg-type]
     made.agent("analyst", made.tool("balance"))
     made.begin()
     yield made
@@ -75,7 +75,7 @@ def provider() -> Any:
 
 @pytest.mark.requirement("log:unread")
 def test_requests_are_answered_though_nobody_reads_the_log_and_it_is_whole_when_somebody_does(
-    piped: Piped,
+    piped: PipedPod,
 ) -> None:
     ask(piped, 40)  # three times the size of a pipe
     assert piped.process is not None
@@ -91,7 +91,7 @@ def test_requests_are_answered_though_nobody_reads_the_log_and_it_is_whole_when_
 
 
 @pytest.mark.requirement("log:unread")
-def test_a_proxy_whose_log_nobody_reads_can_be_stopped(piped: Piped) -> None:
+def test_a_proxy_whose_log_nobody_reads_can_be_stopped(piped: PipedPod) -> None:
     ask(piped, 30)
     piped.stop()
     assert piped.process is not None

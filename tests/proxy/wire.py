@@ -18,7 +18,7 @@ _KEPT = 4 << 20
 
 
 @dataclass
-class Seen:
+class WireMessage:
     """A message as it was on the wire; ``body`` has no chunk framing, and only the
     beginning if it is long.
     """
@@ -39,7 +39,7 @@ class Seen:
         return [value for key, value in self.headers if key.lower() == name]
 
 
-type Answer = bytes | Callable[["Connection", Seen], None]
+type Answer = bytes | Callable[["Connection", WireMessage], None]
 
 
 class GoneError(Exception):
@@ -56,12 +56,12 @@ class Connection:
     def send(self, data: bytes) -> None:
         self.peer.sendall(data)
 
-    def head(self) -> Seen:
+    def head(self) -> WireMessage:
         while b"\r\n\r\n" not in self._buffer:
             self._more()
         head, _, self._buffer = self._buffer.partition(b"\r\n\r\n")
         line, *lines = head.decode("latin-1").split("\r\n")
-        return Seen(
+        return WireMessage(
             line,
             [
                 (name, value.removeprefix(" "))
@@ -69,7 +69,7 @@ class Connection:
             ],
         )
 
-    def body(self, seen: Seen) -> None:
+    def body(self, seen: WireMessage) -> None:
         """Read the body to its end."""
         digest = hashlib.sha256()
         for part in self.parts(seen):
@@ -78,7 +78,7 @@ class Connection:
             seen.body += part[: max(0, _KEPT - len(seen.body))]
         seen.digest = digest.hexdigest()
 
-    def parts(self, seen: Seen) -> Iterator[bytes]:
+    def parts(self, seen: WireMessage) -> Iterator[bytes]:
         """Return the parts of the body as they come."""
         return self._chunks(seen) if seen.all("transfer-encoding") else self._length(seen)
 
@@ -97,7 +97,7 @@ class Connection:
                 self._buffer = b""
                 self._more()
 
-    def _length(self, seen: Seen) -> Iterator[bytes]:
+    def _length(self, seen: WireMessage) -> Iterator[bytes]:
         left = sum(map(int, seen.all("content-length")))
         while left:
             if not self._buffer:
@@ -106,7 +106,7 @@ class Connection:
             left -= len(part)
             yield part
 
-    def _chunks(self, seen: Seen) -> Iterator[bytes]:
+    def _chunks(self, seen: WireMessage) -> Iterator[bytes]:
         while size := int(self._line(), 16):
             while size:
                 if not self._buffer:
@@ -146,13 +146,13 @@ class Runner(Connection):
     def __exit__(self, *_: object) -> None:
         self.peer.close()
 
-    def ask(self, *parts: bytes) -> Seen:
+    def ask(self, *parts: bytes) -> WireMessage:
         """Send these bytes, and read a whole response."""
         for part in parts:
             self.send(part)
         return self.response()
 
-    def response(self, *, bodiless: bool = False) -> Seen:
+    def response(self, *, bodiless: bool = False) -> WireMessage:
         seen = self.head()
         if not bodiless:
             self.body(seen)
@@ -187,7 +187,7 @@ class Wire:
 
     def forget(self) -> None:
         """Clear all records and answers."""
-        self.seen: list[Seen] = []
+        self.seen: list[WireMessage] = []
         self.answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
         self.early: queue.SimpleQueue[Answer] = queue.SimpleQueue()
         """Answers that do not wait for the request's body."""
@@ -225,7 +225,7 @@ class Wire:
                     answer = OK
                 _give(answer, connection, seen)
 
-    def _body(self, connection: Connection, seen: Seen) -> None:
+    def _body(self, connection: Connection, seen: WireMessage) -> None:
         try:
             connection.body(seen)
         except GoneError:
@@ -233,7 +233,7 @@ class Wire:
             raise
 
 
-def _give(answer: Answer, connection: Connection, seen: Seen) -> None:
+def _give(answer: Answer, connection: Connection, seen: WireMessage) -> None:
     if isinstance(answer, bytes):
         connection.send(answer)
     else:

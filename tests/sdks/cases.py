@@ -28,7 +28,7 @@ NATIVE = ("shell", "search")
 
 
 @dataclass(frozen=True)
-class Said:
+class ModelAnswer:
     """One answer of a model."""
 
     text: str | None = None
@@ -85,7 +85,7 @@ class Fails:
 
 
 @dataclass(frozen=True)
-class Completed:
+class WholeCompletion:
     """A completion, sent as it is; the other protocol has no such answer."""
 
     body: Body
@@ -97,41 +97,45 @@ class Completed:
         return HTMLResponse("no such message", 404)
 
 
-def with_message(finish: str, **message: Any) -> Completed:
+def with_message(finish: str, **message: Any) -> WholeCompletion:
     body = openai.completion()
     body["choices"][0] |= {
         "message": {"role": "assistant", "content": None, **message},
         "finish_reason": finish,
     }
-    return Completed(body)
+    return WholeCompletion(body)
 
 
-LOOK = Said(calls=(("desk__balance", {}),))
-WAIT = Said(calls=(("desk__wait", {}),))
-HEARD: dict[str, tuple[Said, ...]] = {
-    "words": (Said("You have 50,000 dollars."),),
-    "after a hidden round": (LOOK, Said("You have 50,000 dollars.")),
-    "long and sharp": (LOOK, Said(LONG)),
-    "empty text": (Said(""),),
-    "nothing": (Said(),),
-    "thought": (LOOK, Said("Done.", thought=THOUGHT + SHARP)),
-    "thought only": (Said(thought=THOUGHT),),
-    "thought and call": (Said(calls=(("shell", {"cmd": "ls"}),), thought=THOUGHT),),
+LOOK = ModelAnswer(calls=(("desk__balance", {}),))
+WAIT = ModelAnswer(calls=(("desk__wait", {}),))
+HEARD: dict[str, tuple[ModelAnswer, ...]] = {
+    "words": (ModelAnswer("You have 50,000 dollars."),),
+    "after a hidden round": (LOOK, ModelAnswer("You have 50,000 dollars.")),
+    "long and sharp": (LOOK, ModelAnswer(LONG)),
+    "empty text": (ModelAnswer(""),),
+    "nothing": (ModelAnswer(),),
+    "thought": (LOOK, ModelAnswer("Done.", thought=THOUGHT + SHARP)),
+    "thought only": (ModelAnswer(thought=THOUGHT),),
+    "thought and call": (ModelAnswer(calls=(("shell", {"cmd": "ls"}),), thought=THOUGHT),),
     "call": (
         LOOK,
-        Said(calls=(("shell", {"cmd": SHARP, "n": 1, "deep": {"list": [1, None, True]}}),)),
+        ModelAnswer(calls=(("shell", {"cmd": SHARP, "n": 1, "deep": {"list": [1, None, True]}}),)),
     ),
     "text and calls": (
-        Said("Let me see.", (("shell", {"cmd": "ls"}), ("search", {}), ("shell", {"cmd": LONG}))),
+        ModelAnswer(
+            "Let me see.", (("shell", {"cmd": "ls"}), ("search", {}), ("shell", {"cmd": LONG}))
+        ),
     ),
     "cut short": (
-        Said(
+        ModelAnswer(
             "You have", openai={"finish_reason": "length"}, anthropic={"stop_reason": "max_tokens"}
         ),
     ),
-    "refused": (LOOK, Said(refusal=SHARP, anthropic={"stop_reason": "refusal"})),
+    "refused": (LOOK, ModelAnswer(refusal=SHARP, anthropic={"stop_reason": "refusal"})),
     "cut by a filter": (
-        Said("I", openai={"finish_reason": "content_filter"}, anthropic={"stop_reason": "refusal"}),
+        ModelAnswer(
+            "I", openai={"finish_reason": "content_filter"}, anthropic={"stop_reason": "refusal"}
+        ),
     ),
 }
 """Answers that every SDK must read alike."""
@@ -205,23 +209,25 @@ ANNOTATED: Body = {
 ANNOTATED["choices"][0] |= {"logprobs": LOGPROBS}
 ANNOTATED["choices"][0]["message"] |= {"annotations": [ANNOTATION], "x": {"y": 1}}
 CALLED = {"name": "shell", "arguments": json.dumps({"cmd": SHARP})}
-WHOLE: dict[str, tuple[Said | Completed, ...]] = {
+WHOLE: dict[str, tuple[ModelAnswer | WholeCompletion, ...]] = {
     "every block": (
-        Said(anthropic={"content": BLOCKS, "usage": TOKENS, "stop_reason": "tool_use"}),
+        ModelAnswer(anthropic={"content": BLOCKS, "usage": TOKENS, "stop_reason": "tool_use"}),
     ),
     "stopped at a word": (
-        Said("One, two", anthropic={"stop_reason": "stop_sequence", "stop_sequence": "three"}),
+        ModelAnswer(
+            "One, two", anthropic={"stop_reason": "stop_sequence", "stop_sequence": "three"}
+        ),
     ),
-    "paused": (Said(anthropic={"content": SEARCHED, "stop_reason": "pause_turn"}),),
-    "annotated": (Completed(ANNOTATED),),
+    "paused": (ModelAnswer(anthropic={"content": SEARCHED, "stop_reason": "pause_turn"}),),
+    "annotated": (WholeCompletion(ANNOTATED),),
     "function call": (with_message("function_call", function_call=CALLED),),
 }
 """Answers of one protocol with further members, all of which must arrive."""
-SCRIPT: dict[str, tuple[Said | Completed | Fails, ...]] = {
+SCRIPT: dict[str, tuple[ModelAnswer | WholeCompletion | Fails, ...]] = {
     **HEARD,
     **WHOLE,
-    "slow": (WAIT, Said("Done.")),
-    "slow and then a call": (WAIT, Said("I go on.", (("shell", {"cmd": "ls"}),))),
+    "slow": (WAIT, ModelAnswer("Done.")),
+    "slow and then a call": (WAIT, ModelAnswer("I go on.", (("shell", {"cmd": "ls"}),))),
     "fails at once": (Fails(400),),
     "fails as a page": (Fails(400, html=True),),
     "fails later": (LOOK, Fails(400)),

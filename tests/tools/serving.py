@@ -48,7 +48,7 @@ def child(*arguments: str, name: str = "child", **more: Any) -> NamedSection:
 
 
 @dataclass
-class Behind:
+class BackendServer:
     """A server behind the host."""
 
     settings: NamedSection
@@ -112,9 +112,9 @@ class Behind:
 
 
 @asynccontextmanager
-async def behind(settings: NamedSection, *, ready: bool = True) -> AsyncIterator[Behind]:
+async def behind(settings: NamedSection, *, ready: bool = True) -> AsyncIterator[BackendServer]:
     """Yield a running server; nothing of it is left after the block."""
-    made = Behind(settings)
+    made = BackendServer(settings)
     running = asyncio.create_task(made.server.run())
     try:
         if ready:

@@ -85,7 +85,7 @@ class Broken:
     words: str
 
 
-class _Sent(msgspec.Struct):
+class _SentBody(msgspec.Struct):
     messages: list[msgspec.Raw]
 
 
@@ -101,7 +101,7 @@ def _tokens(wire: Wire, message: Body) -> list[str]:
     return [content] if content else []
 
 
-class Conversing:
+class ConversationDesk:
     """The desk of one agent, with its state in a file."""
 
     def __init__(self) -> None:
@@ -227,7 +227,7 @@ class Conversing:
         shown = {token for piece in talk.pieces for token in piece.shown}
         for number, raw in enumerate(heard, len(played)):
             told = []
-            for message in msgspec.json.decode(raw, type=_Sent).messages:
+            for message in msgspec.json.decode(raw, type=_SentBody).messages:
                 tokens = _tokens(talk.wire, json.loads(bytes(message)))
                 told += tokens
                 if set(tokens) - shown:

@@ -7,7 +7,7 @@ import msgspec
 from tests.turns.desk import Desk
 
 
-class Sent(msgspec.Struct):
+class SentBody(msgspec.Struct):
     messages: list[msgspec.Raw] = []
     input: list[msgspec.Raw] = []
 
@@ -30,5 +30,5 @@ def sent(raw: bytes) -> list[bytes]:
     """Return the bytes of each message: the messages of one request must begin
     those of the next, for prompt caches.
     """
-    request = msgspec.json.decode(raw, type=Sent)
+    request = msgspec.json.decode(raw, type=SentBody)
     return [bytes(message) for message in request.messages or request.input]

@@ -68,7 +68,7 @@ def responses_turn(pod: Pod) -> None:
 
 
 @dataclass
-class Recorded:
+class RecordedTurns:
     """Turns in a file that mitmdump wrote, and a mitmweb that has read it."""
 
     pod: Pod
@@ -77,7 +77,7 @@ class Recorded:
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RecordedTurns]:
     with furnished(tmp_path_factory.mktemp("pod")) as pod:
         file = pod.home / "flows"
         pod.start("-w", str(file))
@@ -86,7 +86,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
         failed_and_resumed_turns(pod)
         responses_turn(pod)
     web, process = offline(pod.home, file, pod.home / "context")
-    yield Recorded(pod, file, web)
+    yield RecordedTurns(pod, file, web)
     process.terminate()
     process.wait(timeout=20)
 

@@ -23,7 +23,7 @@ from claw_mediate.mitm.view.hidden_flows import KIND, PARENT, ROUND, TOOL
 from claw_mediate.mitm.view.replay import NotReplayableError, replay
 from tests.proxy.pod import ANTHROPIC_KEY, PROVIDER_KEY, SECRET, TOOL_TOKEN
 from tests.waiting import eventually, free_port
-from tests.web.conftest import Recorded
+from tests.web.conftest import RecordedTurns
 
 ANSWERS = ["assistant: Bought. \\x1b[2J 49,000 are left.", "assistant: 50,000 are left."]
 LATER = ['error: {"message": "no"}', "assistant: It is bought.", "assistant: 50,000 are there."]
@@ -32,7 +32,9 @@ BOTH = pytest.mark.parametrize("number", [0, 1], ids=["openai", "anthropic"])
 
 @BOTH
 @pytest.mark.requirement("web:turn-view")
-def test_the_turn_view_is_the_default_of_a_turns_response(recorded: Recorded, number: int) -> None:
+def test_the_turn_view_is_the_default_of_a_turns_response(
+    recorded: RecordedTurns, number: int
+) -> None:
     shown = recorded.web.view(recorded.web.turns()[number])
     assert shown["view_name"] == "Turn"
     assert shown["text"].splitlines()[-1] == f"  │ {ANSWERS[number]}"
@@ -40,7 +42,7 @@ def test_the_turn_view_is_the_default_of_a_turns_response(recorded: Recorded, nu
 
 
 @pytest.mark.requirement("responses:governed")
-def test_a_turn_over_responses_is_shown_with_its_hidden_requests(recorded: Recorded) -> None:
+def test_a_turn_over_responses_is_shown_with_its_hidden_requests(recorded: RecordedTurns) -> None:
     turn = recorded.web.turns()[4]
     lines = recorded.web.view(turn)["text"].splitlines()
     assert "  │ user: What is there?" in lines
@@ -53,7 +55,7 @@ def test_a_turn_over_responses_is_shown_with_its_hidden_requests(recorded: Recor
 
 @pytest.mark.requirement("web:turn-view")
 def test_a_hidden_request_is_shown_as_what_it_says_and_as_a_part_of_its_turn_when_that_is_chosen(
-    recorded: Recorded,
+    recorded: RecordedTurns,
 ) -> None:
     hidden = [flow for flow in recorded.web.flows() if " round 1 of " in flow["comment"]]
     assert recorded.web.view(hidden[0])["view_name"] == "JSON"
@@ -91,14 +93,16 @@ def test_a_hidden_request_is_shown_as_what_it_says_and_as_a_part_of_its_turn_whe
 
 
 @pytest.mark.requirement("web:turn-view")
-def test_what_is_no_turn_is_shown_as_it_was(recorded: Recorded) -> None:
+def test_what_is_no_turn_is_shown_as_it_was(recorded: RecordedTurns) -> None:
     ready = next(flow for flow in recorded.web.flows() if flow["request"]["path"] == "/ready")
     assert recorded.web.view(ready)["view_name"] == "JSON"
     assert recorded.web.view(ready, "turn")["text"] == "this flow is no mediated turn"
 
 
 @pytest.mark.requirement("web:commands")
-def test_a_turn_is_told_of_its_flow_and_of_each_hidden_request_of_it(recorded: Recorded) -> None:
+def test_a_turn_is_told_of_its_flow_and_of_each_hidden_request_of_it(
+    recorded: RecordedTurns,
+) -> None:
     parent = recorded.web.turns()[0]
     told = recorded.web.command("claw.turn", f"@{parent['id']}")
     assert "cllama → desk → model: " in told
@@ -111,7 +115,9 @@ def test_a_turn_is_told_of_its_flow_and_of_each_hidden_request_of_it(recorded: R
 
 
 @pytest.mark.requirement("web:commands")
-def test_agents_are_told_with_their_tools_and_problems_and_no_secret(recorded: Recorded) -> None:
+def test_agents_are_told_with_their_tools_and_problems_and_no_secret(
+    recorded: RecordedTurns,
+) -> None:
     pod, broken = recorded.pod, recorded.pod.home / "context" / "broken"
     broken.mkdir()
     (broken / "metadata.json").write_text('{"token": 5}', encoding="utf-8")
@@ -132,7 +138,7 @@ def test_agents_are_told_with_their_tools_and_problems_and_no_secret(recorded: R
 
 
 @pytest.mark.requirement("web:commands")
-def test_what_is_not_there_is_said_in_a_line(recorded: Recorded) -> None:
+def test_what_is_not_there_is_said_in_a_line(recorded: RecordedTurns) -> None:
     assert recorded.web.command("claw.reload") == {
         "error": "nothing is governed here: there is no server (-n)"
     }
@@ -147,7 +153,7 @@ def test_what_is_not_there_is_said_in_a_line(recorded: Recorded) -> None:
 )
 @pytest.mark.requirement("web:replay")
 def test_a_turn_is_played_again_from_its_file_and_nothing_differs(
-    recorded: Recorded, number: int
+    recorded: RecordedTurns, number: int
 ) -> None:
     parent, asked = recorded.web.turns()[number], len(recorded.pod.provider.received)
     told = recorded.web.command("claw.replay", f"@{parent['id']}")
@@ -164,7 +170,7 @@ def test_a_turn_is_played_again_from_its_file_and_nothing_differs(
     assert len(recorded.pod.provider.received) == asked
 
 
-def told_of_answer(recorded: Recorded, flow: dict[str, Any]) -> str:
+def told_of_answer(recorded: RecordedTurns, flow: dict[str, Any]) -> str:
     return str(recorded.web.view(flow)["text"].splitlines()[-1].removeprefix("  │ "))
 
 
@@ -174,7 +180,7 @@ def _as_now(text: str) -> str:
 
 @pytest.mark.requirement("web:guarded")
 def test_a_server_that_is_opened_where_a_file_is_looked_at_governs_as_ever(
-    recorded: Recorded,
+    recorded: RecordedTurns,
 ) -> None:
     proxy, base = free_port(), free_port()
     addresses = {"cllama_listen": f"127.0.0.1:{base}", "cllama_proxy": f"127.0.0.1:{proxy}"}
@@ -192,7 +198,7 @@ def test_a_server_that_is_opened_where_a_file_is_looked_at_governs_as_ever(
 
 
 @pytest.mark.requirement("web:replay")
-def test_mitmweb_without_a_pod_holds_no_secret(recorded: Recorded) -> None:
+def test_mitmweb_without_a_pod_holds_no_secret(recorded: RecordedTurns) -> None:
     everything = recorded.file.read_bytes().decode(errors="replace") + json.dumps(
         recorded.web.flows()
     )
@@ -201,7 +207,7 @@ def test_mitmweb_without_a_pod_holds_no_secret(recorded: Recorded) -> None:
     ] == []
 
 
-def flows(recorded: Recorded) -> list[http.HTTPFlow]:
+def flows(recorded: RecordedTurns) -> list[http.HTTPFlow]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # mitmproxy's parser is deprecated
         from mitmproxy.io import FlowReader
@@ -217,7 +223,7 @@ def parents(kept: list[http.HTTPFlow]) -> list[http.HTTPFlow]:
 
 @pytest.fixture
 def granting(
-    recorded: Recorded, tmp_path: Path
+    recorded: RecordedTurns, tmp_path: Path
 ) -> Callable[[Callable[[dict[str, Any]], None]], Path]:
     """Return a function that makes a context directory like the recording's, with a
     changed manifest.
@@ -237,7 +243,7 @@ def granting(
 
 @pytest.mark.requirement("web:replay")
 async def test_a_replay_is_under_the_present_manifest_and_says_what_differs(
-    recorded: Recorded, granting: Callable[..., Path]
+    recorded: RecordedTurns, granting: Callable[..., Path]
 ) -> None:
     kept = flows(recorded)
     agents = AgentDirectory(granting(lambda manifest: manifest["tools"].pop()))
@@ -270,7 +276,7 @@ async def test_a_replay_is_under_the_present_manifest_and_says_what_differs(
 
 @pytest.mark.requirement("web:replay")
 async def test_a_replay_that_goes_another_way_ends_where_nothing_was_recorded(
-    recorded: Recorded, granting: Callable[..., Path]
+    recorded: RecordedTurns, granting: Callable[..., Path]
 ) -> None:
     def repeatable(manifest: dict[str, Any]) -> None:
         manifest["tools"][1]["annotations"]["x-claw.repeatable"] = True
@@ -306,7 +312,7 @@ def is_second_reply(flow: http.HTTPFlow) -> bool:
     ids=["a tool's answer", "a reply", "both"],
 )
 async def test_a_recording_that_is_not_complete_says_what_is_missing(
-    recorded: Recorded, lost: Callable[[http.HTTPFlow], bool], what: str
+    recorded: RecordedTurns, lost: Callable[[http.HTTPFlow], bool], what: str
 ) -> None:
     kept = flows(recorded)
     agents = AgentDirectory(recorded.pod.home / "context")
@@ -319,7 +325,7 @@ async def test_a_recording_that_is_not_complete_says_what_is_missing(
 @pytest.mark.requirement("web:replay")
 @pytest.mark.parametrize("junk", [None, 7, ["x"], "[[["], ids=str)
 async def test_a_file_that_was_altered_costs_the_replay_and_nothing_else(
-    recorded: Recorded, junk: Any
+    recorded: RecordedTurns, junk: Any
 ) -> None:
     agents = AgentDirectory(recorded.pod.home / "context")
     turn, *kept = [flow for flow in flows(recorded) if "claw.turn" in flow.metadata][:8]
@@ -334,7 +340,7 @@ async def test_a_file_that_was_altered_costs_the_replay_and_nothing_else(
 
 @pytest.mark.requirement("web:replay")
 async def test_text_of_a_file_that_is_no_unicode_is_played_and_shown_so_that_it_can_be_saved(
-    recorded: Recorded,
+    recorded: RecordedTurns,
 ) -> None:
     agents = AgentDirectory(recorded.pod.home / "context")
     kept = flows(recorded)

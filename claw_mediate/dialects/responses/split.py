@@ -1,4 +1,4 @@
-"""The weaving of hidden items between the items that a live turn has shown.
+"""The changes of hidden items between the items that a live turn has shown.
 
 docs/spec/live.md section 6. An answer is items, of which each round has some.
 
@@ -46,22 +46,22 @@ def split(items: Sequence[bytes], record: LiveRecord) -> Weaves | None:
     if not cuts:
         return None
 
-    weaving = _Weaving(items, views)
+    changes = _ItemChanges(items, views)
     for place in sorted({*range(len(views))} - {*places}):
-        weaving.leave(place)
+        changes.leave(place)
 
     start = Cut(0)
     for end, messages in zip(cuts, record.messages, strict=True):
-        weaving.leave_round(places[start.piece : end.piece], messages)
+        changes.leave_round(places[start.piece : end.piece], messages)
         is_last = end.piece == len(places)
-        weaving.insert(len(views) if is_last else places[end.piece], messages)
+        changes.insert(len(views) if is_last else places[end.piece], messages)
         start = end
 
-    if start.offset and not weaving.cut(places[start.piece], start.offset):
+    if start.offset and not changes.cut(places[start.piece], start.offset):
         return None
     for place in places[start.piece :]:
-        weaving.restore_id(place, record.given_ids)
-    return weaving.weaves()
+        changes.restore_id(place, record.given_ids)
+    return changes.weaves()
 
 
 def _is_models(raw: bytes) -> bool:
@@ -80,7 +80,7 @@ def _read_piece(view: Item) -> Piece:
     return Piece("signed" if view.kind == REASONING else "other")
 
 
-class _Weaving:
+class _ItemChanges:
     """The changes of an answer's items, as they are collected."""
 
     def __init__(self, items: Sequence[bytes], views: Sequence[Item]) -> None:

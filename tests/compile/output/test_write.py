@@ -16,7 +16,7 @@ OLD = {PurePosixPath("context/one/AGENTS.md"): b"old"}
 NEW = {PurePosixPath("context/one/AGENTS.md"): b"new", PurePosixPath("agents/one/env"): b"A=1\n"}
 
 
-class Killed(BaseException):
+class ProcessDeath(BaseException):
     """A stand-in for the end of the process."""
 
 
@@ -31,7 +31,7 @@ class _Cut(Mapping[PurePosixPath, bytes]):
 
     def __iter__(self) -> Iterator[PurePosixPath]:
         yield next(iter(NEW))
-        raise Killed
+        raise ProcessDeath
 
 
 def names(directory: Path) -> list[str]:
@@ -78,7 +78,7 @@ def test_the_whole_tree_is_replaced_and_nothing_is_left_beside_it(tmp_path: Path
 
 def test_an_interrupted_write_leaves_the_old_tree(tmp_path: Path) -> None:
     write(OLD, tmp_path / "out")
-    with pytest.raises(Killed):
+    with pytest.raises(ProcessDeath):
         write(_Cut(), tmp_path / "out")
     assert content(tmp_path / "out") == b"old"
     assert names(tmp_path / "out") == [".tree", "context"]

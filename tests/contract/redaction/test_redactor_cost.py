@@ -21,7 +21,7 @@ KNOWN = ("s3cr3t-value", "123456", "a,b:[c", "aaaaaa", 'pass"word')
 HIDDEN = "\\u0041"
 
 
-class Counting(Redactor):
+class CountingRedactor(Redactor):
     """A redactor that counts its searches, and the tokens that it looks at one by one."""
 
     def __init__(self, *secrets: str) -> None:
@@ -39,7 +39,7 @@ class Counting(Redactor):
 
 @pytest.mark.requirement("redactor:cost")
 def test_only_tokens_in_which_a_secret_is_or_may_hide_are_looked_at() -> None:
-    redactor = Counting(*KNOWN)
+    redactor = CountingRedactor(*KNOWN)
     document = json.dumps({"n": [1] * 5000, "s": ['"a\n'] * 5000}).encode()
     assert (
         redactor.document(document[:-1] + f', "a": "{HIDDEN}"}}'.encode())[-13:]
@@ -80,7 +80,7 @@ def test_what_is_found_is_what_looking_at_every_token_would_find(value: Any) -> 
 
 @pytest.mark.requirement("redactor:cost")
 def test_lines_are_searched_at_once_however_many_there_are() -> None:
-    redactor = Counting("s3cr3t-value", "two\nlines")
+    redactor = CountingRedactor("s3cr3t-value", "two\nlines")
     lines = [b"a s3cr3t-value b", b"", b"two", b"lines", b"s3cr3t-value"] * 1000
     dots = DOTS.encode()
     assert redactor.lines(lines)[:5] == [b"a " + dots + b" b", b"", dots, dots, dots]

@@ -24,7 +24,7 @@ SUBJECT = Subject("tool", 1, "desk.get")
 ASKED = RequestInfo("POST", "http://desk/x", [("x-key", f"a {KEY}")], f'"{TOKEN}"'.encode())
 
 
-class Seen:
+class ObserverLog:
     """An observer that writes down what it is told."""
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Seen:
     def on_turn(self, turn_id: str, agent_id: str) -> None: ...
     def on_end(self, entry: bytes) -> None: ...
 
-    def on_request(self, hidden: HiddenRequest) -> Seen:
+    def on_request(self, hidden: HiddenRequest) -> ObserverLog:
         self.requests.append(hidden)
         return self
 
@@ -50,18 +50,18 @@ def redactor(*values: str) -> Redactor:
 
 
 @pytest.fixture
-def seen() -> Seen:
-    return Seen()
+def seen() -> ObserverLog:
+    return ObserverLog()
 
 
 @pytest.fixture
-def turn(seen: Seen) -> TurnObserver:
+def turn(seen: ObserverLog) -> TurnObserver:
     return TurnObserver(seen, "turn_1", "analyst", redactor(KEY))
 
 
 @pytest.mark.requirement("hidden:flows")
 def test_a_request_is_seen_with_its_turn_and_without_the_turns_secrets(
-    seen: Seen, turn: TurnObserver
+    seen: ObserverLog, turn: TurnObserver
 ) -> None:
     with turn.observe(SUBJECT, lambda: ASKED) as exchange:
         exchange.on_response(ResponseInfo(200, "text/plain", f"the {KEY}".encode()))
@@ -72,14 +72,18 @@ def test_a_request_is_seen_with_its_turn_and_without_the_turns_secrets(
 
 
 @pytest.mark.requirement("hidden:flows")
-def test_a_requests_own_redactor_hides_its_own_secrets(seen: Seen, turn: TurnObserver) -> None:
+def test_a_requests_own_redactor_hides_its_own_secrets(
+    seen: ObserverLog, turn: TurnObserver
+) -> None:
     with turn.observe(SUBJECT, lambda: ASKED, redactor(KEY, TOKEN)) as exchange:
         exchange.on_failure(f"no answer to {TOKEN}")
     assert TOKEN not in repr((seen.requests, seen.ends))
 
 
 @pytest.mark.requirement("hidden:flows")
-def test_a_secret_that_is_spread_over_events_is_hidden(seen: Seen, turn: TurnObserver) -> None:
+def test_a_secret_that_is_spread_over_events_is_hidden(
+    seen: ObserverLog, turn: TurnObserver
+) -> None:
     halves = [KEY[:9], KEY[9:]]
     events = "".join(
         f'data: {{"choices":[{{"delta":{{"content":"{half}"}}}}]}}\n\n' for half in halves
@@ -91,7 +95,7 @@ def test_a_secret_that_is_spread_over_events_is_hidden(seen: Seen, turn: TurnObs
 
 
 @pytest.mark.requirement("hidden:failures")
-def test_the_first_report_counts(seen: Seen, turn: TurnObserver) -> None:
+def test_the_first_report_counts(seen: ObserverLog, turn: TurnObserver) -> None:
     with turn.observe(SUBJECT, lambda: ASKED) as exchange:
         exchange.on_failure("broken")
         exchange.on_response(ResponseInfo(200, "", b""))
@@ -100,7 +104,7 @@ def test_the_first_report_counts(seen: Seen, turn: TurnObserver) -> None:
 
 
 @pytest.mark.requirement("hidden:failures")
-def test_a_request_that_is_given_up_is_told_so(seen: Seen, turn: TurnObserver) -> None:
+def test_a_request_that_is_given_up_is_told_so(seen: ObserverLog, turn: TurnObserver) -> None:
     with turn.observe(SUBJECT, lambda: ASKED):
         pass
     with pytest.raises(TimeoutError), turn.observe(SUBJECT, lambda: ASKED):
@@ -109,7 +113,9 @@ def test_a_request_that_is_given_up_is_told_so(seen: Seen, turn: TurnObserver) -
 
 
 @pytest.mark.requirement("hidden:flows")
-def test_what_was_not_made_is_seen_with_what_was_asked_for(seen: Seen, turn: TurnObserver) -> None:
+def test_what_was_not_made_is_seen_with_what_was_asked_for(
+    seen: ObserverLog, turn: TurnObserver
+) -> None:
     turn.report_not_made(SUBJECT, f'{{"key":"{KEY}"}}'.encode(), "no such tool")
     turn.report_replayed(SUBJECT, ResponseInfo(200, "", b"42"))
     not_made, replayed = seen.requests

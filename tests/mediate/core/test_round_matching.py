@@ -105,14 +105,14 @@ def test_one_kept_turn_serves_one_message(conversation: list[str], before: list[
     assert len(numbers) == len(set(numbers))
 
 
-class Looked(tuple[str, ...]):
+class CountedMessages(tuple[str, ...]):
     """Earlier messages that count how often they are read."""
 
     __slots__ = ()
     times = 0
 
     def __iter__(self) -> Iterator[str]:
-        Looked.times += 1
+        CountedMessages.times += 1
         return super().__iter__()
 
 
@@ -121,11 +121,13 @@ def test_an_answer_that_was_given_often_costs_no_more_to_find() -> None:
     kept = [StoredRounds(number, Anchor("text:ok", ("beat",)), "", b"{}") for number in range(64)]
     looked = []
     for length in (1_000, 10_000):
-        Looked.times = 0
+        CountedMessages.times = 0
         found = match_rounds(
-            {index: Anchor("text:ok", Looked(("beat",))) for index in range(length)}, kept, ""
+            {index: Anchor("text:ok", CountedMessages(("beat",))) for index in range(length)},
+            kept,
+            "",
         )
-        looked.append(Looked.times)
+        looked.append(CountedMessages.times)
         assert sorted(found) == list(range(length - 64, length))
     assert looked[0] == looked[1]
 

@@ -55,7 +55,7 @@ FILES = (
 
 
 @dataclass(frozen=True)
-class Asked:
+class RequestView:
     system: str = ""
     user_texts: tuple[str, ...] = ("Say hello",)
     declared_tools: tuple[str, ...] = ()
@@ -67,45 +67,47 @@ class Asked:
 @pytest.mark.parametrize(
     ("asked", "rule"),
     [
-        (Asked(OPENCODE), "opencode-title"),
-        (Asked(CLAUDE, max_tokens=32000), "claude-code-title"),
-        (Asked(CLAUDE_OLD), "claude-code-summary-title"),
-        (Asked(TOPIC), "claude-code-topic"),
+        (RequestView(OPENCODE), "opencode-title"),
+        (RequestView(CLAUDE, max_tokens=32000), "claude-code-title"),
+        (RequestView(CLAUDE_OLD), "claude-code-summary-title"),
+        (RequestView(TOPIC), "claude-code-topic"),
         (
-            Asked("Write a short summary label describing what these tool calls accomplished. It"),
+            RequestView(
+                "Write a short summary label describing what these tool calls accomplished. It"
+            ),
             "tool-label",
         ),
         (
-            Asked(
+            RequestView(
                 "\n- you will generate a short title based on the first message a user "
                 "begins a conversation with"
             ),
             "crush-title",
         ),
-        (Asked(QWEN_TITLE, declared_tools=("respond_in_schema",)), "qwen-title"),
-        (Asked(QWEN_FORK, declared_tools=FILES), "qwen-memory-extraction"),
+        (RequestView(QWEN_TITLE, declared_tools=("respond_in_schema",)), "qwen-title"),
+        (RequestView(QWEN_FORK, declared_tools=FILES), "qwen-memory-extraction"),
         (
-            Asked(
+            RequestView(
                 "You are performing a managed memory dream — a reflective pass",
                 declared_tools=FILES,
             ),
             "qwen-memory-dream",
         ),
         (
-            Asked("You generate session recaps for a programming assistant CLI.\n\nThe user"),
+            RequestView("You generate session recaps for a programming assistant CLI.\n\nThe user"),
             "qwen-recap",
         ),
         (
-            Asked(
+            RequestView(
                 "You are selecting memories that will be useful to an AI coding assistant as",
                 declared_tools=("respond_in_schema",),
             ),
             "qwen-memory-selection",
         ),
-        (Asked("", user_texts=("quota",), max_tokens=1), CLAUDE_CODE_QUOTA),
+        (RequestView("", user_texts=("quota",), max_tokens=1), CLAUDE_CODE_QUOTA),
     ],
 )
-def test_each_rule_knows_its_runners_request(asked: Asked, rule: str) -> None:
+def test_each_rule_knows_its_runners_request(asked: RequestView, rule: str) -> None:
     assert find_side_request(asked) == rule
 
 
@@ -133,22 +135,22 @@ def test_requests_are_told_apart_as_they_come_over_the_wire() -> None:
         assert find_side_request(dialect.read_request(json.dumps(body).encode())) == rule
 
 
-TURNS: list[Asked] = [
-    Asked(),
-    Asked("You are opencode, an interactive CLI tool.", declared_tools=("bash", "edit")),
-    Asked(OPENCODE, declared_tools=("bash",)),
-    Asked(CLAUDE, declared_tools=("Bash",)),
-    Asked(QWEN_TITLE),
-    Asked(QWEN_TITLE, declared_tools=("respond_in_schema", "shell")),
-    Asked(f"You are Qwen Code. A user wrote:\n{QWEN_FORK}", declared_tools=FILES),
-    Asked("", user_texts=(OPENCODE,)),
-    Asked("You are an assistant.", user_texts=(CLAUDE, QWEN_FORK, TOPIC)),
-    Asked("", user_texts=("quota",)),
-    Asked("", user_texts=("quota",), max_tokens=100),
-    Asked("", user_texts=("hello", "quota"), max_tokens=1),
-    Asked("You are an assistant.", user_texts=("quota",), max_tokens=1),
-    Asked("", user_texts=("quota",), max_tokens=1, declared_tools=("shell",)),
-    Asked(
+TURNS: list[RequestView] = [
+    RequestView(),
+    RequestView("You are opencode, an interactive CLI tool.", declared_tools=("bash", "edit")),
+    RequestView(OPENCODE, declared_tools=("bash",)),
+    RequestView(CLAUDE, declared_tools=("Bash",)),
+    RequestView(QWEN_TITLE),
+    RequestView(QWEN_TITLE, declared_tools=("respond_in_schema", "shell")),
+    RequestView(f"You are Qwen Code. A user wrote:\n{QWEN_FORK}", declared_tools=FILES),
+    RequestView("", user_texts=(OPENCODE,)),
+    RequestView("You are an assistant.", user_texts=(CLAUDE, QWEN_FORK, TOPIC)),
+    RequestView("", user_texts=("quota",)),
+    RequestView("", user_texts=("quota",), max_tokens=100),
+    RequestView("", user_texts=("hello", "quota"), max_tokens=1),
+    RequestView("You are an assistant.", user_texts=("quota",), max_tokens=1),
+    RequestView("", user_texts=("quota",), max_tokens=1, declared_tools=("shell",)),
+    RequestView(
         "The title generator of ours says: You are a title generator. You output ONLY a "
         "thread title."
     ),
@@ -157,7 +159,7 @@ TURNS: list[Asked] = [
 
 @pytest.mark.requirement("housekeeping:told-apart")
 @pytest.mark.parametrize("asked", TURNS)
-def test_what_lacks_one_part_of_the_evidence_is_a_turn(asked: Asked) -> None:
+def test_what_lacks_one_part_of_the_evidence_is_a_turn(asked: RequestView) -> None:
     assert find_side_request(asked) is None
 
 
@@ -171,7 +173,9 @@ def test_no_text_of_a_user_makes_a_turn_housekeeping(data: Any) -> None:
     declared = data.draw(st.sampled_from([(), ("shell",), ("respond_in_schema",), FILES]))
     assert (
         find_side_request(
-            Asked("You are a trading agent.", said, declared, data.draw(st.none() | st.just(1)))
+            RequestView(
+                "You are a trading agent.", said, declared, data.draw(st.none() | st.just(1))
+            )
         )
         is None
     )

@@ -16,15 +16,15 @@ from claw_mediate.core.split import leave_out_unexplained, summarize_record, wea
 from claw_mediate.core.weave import Insert, Replace, Weaves
 from claw_mediate.dialects.bodies import insert_messages
 from claw_state.continuity import Anchor, StoredRounds
-from tests.mediate.live_turns import Anthropic, Chat, Played, Responses, Said, dump, play
+from tests.mediate.live_turns import Anthropic, Chat, ModelReply, PlayedTurn, Responses, dump, play
 
-TWO = [Said("Let me look.", "first"), Said("And there.", "second")]
-LAST = Said("Nothing is there.", "third")
+TWO = [ModelReply("Let me look.", "first"), ModelReply("And there.", "second")]
+LAST = ModelReply("Nothing is there.", "third")
 WIRES = [Chat(), Anthropic(), Responses()]
 LIVE = pytest.mark.parametrize("wire", WIRES, ids=lambda wire: type(wire).__name__)
 
 
-def stored(played: Played, messages: bytes, *, evicted: bool = False) -> StoredRounds:
+def stored(played: PlayedTurn, messages: bytes, *, evicted: bool = False) -> StoredRounds:
     name = live_name(played.wire.dialect.name)
     names = (*played.anchor.names, *map(hides_key, played.record.signed))
     anchor = Anchor(
@@ -36,7 +36,7 @@ def stored(played: Played, messages: bytes, *, evicted: bool = False) -> StoredR
 
 
 def plan_of(
-    played: Played, messages: list[Any], *known: StoredRounds
+    played: PlayedTurn, messages: list[Any], *known: StoredRounds
 ) -> tuple[Reinjection, Evidence, list[bytes]]:
     """Return the plan of a request's rounds, as ``turns.continuity`` makes it."""
     dialect = played.wire.dialect
@@ -54,7 +54,9 @@ def replace_keys(anchor: Anchor, live: str) -> Anchor:
     return Anchor(f"{live}:{anchor.key}", anchor.before, names=names)
 
 
-def woven(played: Played, messages: list[Any], *known: StoredRounds) -> tuple[Weaves, list[Any]]:
+def woven(
+    played: PlayedTurn, messages: list[Any], *known: StoredRounds
+) -> tuple[Weaves, list[Any]]:
     """Return the weaves of a request, and the transcript that its provider gets."""
     plan, evidence, raw = plan_of(played, messages, *known)
     weaves = weave_rounds(plan, evidence, lambda: raw, played.wire.dialect.split_rules)
@@ -62,7 +64,7 @@ def woven(played: Played, messages: list[Any], *known: StoredRounds) -> tuple[We
     return weaves, json.loads(insert_messages(array, weaves))
 
 
-def sent(played: Played) -> list[Any]:
+def sent(played: PlayedTurn) -> list[Any]:
     wire = played.wire
     return [*wire.asked(), *wire.answer([*TWO, LAST]), wire.user("Thanks.")]
 
@@ -127,7 +129,7 @@ def test_a_record_that_can_not_be_read_is_never_sent(wire: Chat, record: bytes) 
 @LIVE
 @pytest.mark.requirement("live:continuity-anchor")
 def test_where_the_runner_dropped_what_was_shown_the_rounds_keep_their_text(wire: Chat) -> None:
-    played = play(wire, TWO, Said())
+    played = play(wire, TWO, ModelReply())
     messages = [*wire.asked(), wire.user("And now?")]
     played.anchor = Anchor("text:x", played.anchor.before)
     plan, evidence, raw = plan_of(played, messages)
@@ -147,7 +149,7 @@ def replace_stored(rounds: StoredRounds, key: str) -> StoredRounds:
 @pytest.mark.requirement("live:continuity-split", "live:continuity-bytes")
 def test_two_live_turns_in_one_conversation_are_each_woven(wire: Chat) -> None:
     first = play(wire, TWO, LAST)
-    saids = [Said("Once more.", "fourth"), Said("It is here now.", "fifth")]
+    saids = [ModelReply("Once more.", "fourth"), ModelReply("It is here now.", "fifth")]
     other = type(wire)("b")
     second = play(other, saids[:1], saids[1])
     before = wire.dialect.read_request(wire.request(sent(first))).evidence.before

@@ -75,7 +75,7 @@ PLANS = st.recursive(
 )
 
 
-class Made:
+class PlannedAddon:
     """An addon made by its plan, with handlers as instance attributes."""
 
     def __init__(self, trial: ManagerTrial, name: str, plan: Plan) -> None:
@@ -92,19 +92,19 @@ class Made:
         return self.name
 
 
-class Unreadable(Made):
+class Unreadable(PlannedAddon):
     @property
     def request(self) -> Any:
         raise ValueError(f"{self.name} can't be read")
 
 
-class UnreadableUpdates(Made):
+class UnreadableUpdates(PlannedAddon):
     @property
     def update(self) -> Any:
         raise ValueError(f"{self.name} can't be read")
 
 
-class Own:
+class BuiltinAddon:
     """An addon like mitmproxy's own: its class defines all its handlers, once and for all."""
 
     __module__ = "mitmproxy.addons.own"
@@ -120,7 +120,7 @@ class Own:
         self.trial.heard.append(("request", self.name, argument))
 
 
-class OwnOfUpdates(Own):
+class OwnOfUpdates(BuiltinAddon):
     __module__ = "mitmproxy.addons.own"
     request = None  # type: ignore[assignment]
 
@@ -135,16 +135,20 @@ class ManagerTrial:
     manager: addonmanager.AddonManager
     heard: list[tuple[str, str, Any]] = field(default_factory=list)
 
-    def make(self, name: str, plan: Plan) -> Made | Own:
+    def make(self, name: str, plan: Plan) -> PlannedAddon | BuiltinAddon:
         if plan.request.startswith("is mitmproxy's own"):
-            return OwnOfUpdates(self, name) if plan.request.endswith("only") else Own(self, name)
+            return (
+                OwnOfUpdates(self, name)
+                if plan.request.endswith("only")
+                else BuiltinAddon(self, name)
+            )
         if plan.request == "can't be read":
             return Unreadable(self, name, Plan("nothing", plan.update, plan.nested))
         if plan.update == "can't be read":
             return UnreadableUpdates(self, name, plan)
-        return Made(self, name, plan)
+        return PlannedAddon(self, name, plan)
 
-    def handler(self, addon: Made, event: str, doing: str) -> Any:
+    def handler(self, addon: PlannedAddon, event: str, doing: str) -> Any:
         doing = "nothing" if doing.startswith("is mitmproxy's own") else doing
         odd = {
             "is a module": types,
@@ -166,13 +170,13 @@ class ManagerTrial:
 
         return later if doing in {"awaits", "fails later"} else hear
 
-    def act(self, addon: Made, doing: str) -> Any:
+    def act(self, addon: PlannedAddon, doing: str) -> Any:
         chain = self.manager.chain
         acts: dict[str, Callable[[], Any]] = {
             "adds one": lambda: chain.append(
                 self.make(f"{len(chain)}", Plan("hears", "hears", None))
             ),
-            "adds mitmproxy's own": lambda: chain.append(Own(self, f"{len(chain)}")),
+            "adds mitmproxy's own": lambda: chain.append(BuiltinAddon(self, f"{len(chain)}")),
             "removes the last": lambda: setattr(self.manager, "chain", chain[:-1]),
             "nests one": lambda: setattr(
                 addon, "addons", [self.make(f"{addon.name}+", Plan("hears", "awaits", None))]

@@ -76,14 +76,14 @@ def test_a_secret_that_the_log_was_told_of_is_in_no_line(
 
 
 @dataclass
-class Compiled:
+class CompiledAgent:
     id: str = "analyst"
     digest: str = "a1" * 32
 
 
 @pytest.mark.requirement("log:digest")
 def test_what_is_told_of_an_agent_names_its_compile(log: EventLog, lines: list[bytes]) -> None:
-    log.event("request", Compiled())
+    log.event("request", CompiledAgent())
     log.event("error", "analyst")
     assert [json.loads(line)["digest"] for line in lines] == ["a1" * 32, None]
 
@@ -121,5 +121,5 @@ def test_a_listener_hears_of_each_event_and_one_that_fails_stops_nothing(
 
     log.add_listener(fails)
     log.add_listener(heard.append)
-    log.event("join", Compiled(), how="running")
+    log.event("join", CompiledAgent(), how="running")
     assert heard == [json.loads(line) for line in lines]

@@ -8,10 +8,10 @@ import json
 import pytest
 
 from claw_state.continuity import MAX_TURNS, Anchor
-from tests.mediate.live_turns import Anthropic, Chat, Responses, Said, play
+from tests.mediate.live_turns import Anthropic, Chat, ModelReply, Responses, play
 
-TWO = [Said("Let me look.", "first"), Said("And there.", "second")]
-LAST = Said("Nothing is there.", "third")
+TWO = [ModelReply("Let me look.", "first"), ModelReply("And there.", "second")]
+LAST = ModelReply("Nothing is there.", "third")
 WIRES = pytest.mark.parametrize(
     "wire", [Chat(), Anthropic(), Responses()], ids=lambda wire: type(wire).__name__
 )

@@ -95,7 +95,7 @@ class Play:
 
 
 @dataclass(frozen=True)
-class Played:
+class PlayResult:
     """What the client got, and did."""
 
     number: int
@@ -106,9 +106,15 @@ class Played:
 
 
 def plays(base: str = "", key: str = "") -> Iterator[Play]:
+    """Yield every other pair of a way and a mode of each runner, which has all of both; in
+    ``make soak`` every pair.
+    """
     numbers = itertools.count(1)
     for runner, ways in WAYS.items():
-        for way, mode in itertools.product(ways, MODES[runner]):
+        pairs = itertools.product(enumerate(ways), enumerate(MODES[runner]))
+        for (row, way), (column, mode) in pairs:
+            if (row + column) % 2 and not os.environ.get("CLAW_SEARCH"):
+                continue
             url = f"{base}/v1" if ENTRANCES[way] == "base-url" else None
             yield Play(runner, way, mode, next(numbers), url, key)
 
@@ -117,7 +123,7 @@ def plays(base: str = "", key: str = "") -> Iterator[Play]:
 class Performance:
     """The outcome of all clients' conversations."""
 
-    played: dict[str, Played]
+    played: dict[str, PlayResult]
     """By the name of the play."""
     traded: Counter[str]
     """How often the write ran, by the number of the play."""
@@ -171,11 +177,12 @@ class ResponsesPod:
         )
         return Performance(some | others, traded, self.model.refused)
 
-    def _perform(self, command: Sequence[Path | str], some: list[Play]) -> dict[str, Played]:
+    def _perform(self, command: Sequence[Path | str], some: list[Play]) -> dict[str, PlayResult]:
         given = [{**asdict(play), "words": play.words} for play in some]
         results = run_plays(command, given, self.environment(), self.pod.home)
         return {
-            str(play): Played(play.number, **each) for play, each in zip(some, results, strict=True)
+            str(play): PlayResult(play.number, **each)
+            for play, each in zip(some, results, strict=True)
         }
 
 

@@ -32,7 +32,7 @@ ADD = "INSERT INTO held (what) VALUES (?)"
 ALL = "SELECT COUNT(*), SUM(LENGTH(what)) FROM held"
 
 
-class Used:
+class UsedFile:
     """A file in use, and the notices about it."""
 
     def __init__(self, file: Path) -> None:
@@ -57,13 +57,13 @@ class Used:
 
 
 @pytest.fixture
-def used(tmp_path: Path) -> Iterator[Used]:
-    one = Used(tmp_path / "s.db")
+def used(tmp_path: Path) -> Iterator[UsedFile]:
+    one = UsedFile(tmp_path / "s.db")
     yield one
     one.database.close()
 
 
-def is_full(used: Used) -> Callable[[], object]:
+def is_full(used: UsedFile) -> Callable[[], object]:
     """Make the file full, with SQLite's own error of a full disk; return the
     function that undoes it.
     """
@@ -71,26 +71,26 @@ def is_full(used: Used) -> Callable[[], object]:
     return lambda: used.database.read("PRAGMA max_page_count=1000000")
 
 
-def is_locked(used: Used) -> Callable[[], object]:
+def is_locked(used: UsedFile) -> Callable[[], object]:
     other = sqlite3.connect(used.file, autocommit=True)
     other.execute("BEGIN EXCLUSIVE")
     return other.close
 
 
-def is_deleted(used: Used) -> Callable[[], object]:
+def is_deleted(used: UsedFile) -> Callable[[], object]:
     away = used.file.with_name("away.db")
     used.file.rename(away)
     return lambda: away.rename(used.file)
 
 
-def is_replaced(used: Used) -> Callable[[], object]:
+def is_replaced(used: UsedFile) -> Callable[[], object]:
     away = used.file.with_name("away.db")
     used.file.rename(away)
     used.file.touch()
     return lambda: away.rename(used.file)
 
 
-def has_lost_its_log(used: Used) -> Callable[[], object]:
+def has_lost_its_log(used: UsedFile) -> Callable[[], object]:
     log = Path(f"{used.file}-wal")
     log.rename(f"{log}.away")
     return lambda: Path(f"{log}.away").rename(log)
@@ -99,7 +99,7 @@ def has_lost_its_log(used: Used) -> Callable[[], object]:
 @pytest.mark.requirement("state:file-outage")
 @pytest.mark.parametrize("way", [is_full, is_locked, is_deleted, is_replaced, has_lost_its_log])
 def test_an_unwritable_file_is_reported_once_and_used_again_when_it_can_be_written(
-    used: Used, way: Callable[[Used], Callable[[], object]]
+    used: UsedFile, way: Callable[[UsedFile], Callable[[], object]]
 ) -> None:
     assert used.adds()
     ends = way(used)
@@ -113,7 +113,7 @@ def test_an_unwritable_file_is_reported_once_and_used_again_when_it_can_be_writt
 
 @pytest.mark.requirement("state:file-outage")
 def test_after_one_wait_in_vain_for_a_lock_nobody_waits_until_it_is_free(
-    used: Used,
+    used: UsedFile,
 ) -> None:
     ends = is_locked(used)
     assert not used.adds()
@@ -174,7 +174,7 @@ async def test_time_in_which_the_loop_did_something_else_is_no_waiting_for_the_l
 @pytest.mark.requirement("state:file-damaged")
 @pytest.mark.parametrize("damage", ["bytes in the middle", "cut", "garbage"])
 def test_a_file_that_is_damaged_during_use_is_given_up_and_refused_at_the_next_start(
-    used: Used, damage: str
+    used: UsedFile, damage: str
 ) -> None:
     for _ in range(200):
         assert used.adds(2000)
@@ -209,11 +209,11 @@ def test_a_log_full_of_garbage_costs_what_stood_in_it_and_no_more(tmp_path: Path
     was never written.
     """
     file = tmp_path / "s.db"
-    one = Used(file)
+    one = UsedFile(file)
     assert one.adds()
     one.database.close()
     Path(f"{file}-wal").write_bytes(os.urandom(100_000))
-    again = Used(file)
+    again = UsedFile(file)
     assert again.counts() == 1
     assert again.adds()
     again.database.close()

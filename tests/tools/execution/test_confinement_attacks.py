@@ -30,7 +30,7 @@ with the arguments.
 
 
 @dataclass
-class Attacked:
+class AttackedHost:
     """A host whose command has tried everything, and what came of each attempt."""
 
     host: Host
@@ -42,11 +42,11 @@ class Attacked:
 @pytest.fixture(scope="module", params=HOSTS)
 def attacked(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Attacked]:
+) -> Iterator[AttackedHost]:
     yield from _attack(request.param, tmp_path_factory.mktemp("exec"))
 
 
-def _attack(kind: str, home: Path, max_abi: int = 99) -> Iterator[Attacked]:
+def _attack(kind: str, home: Path, max_abi: int = 99) -> Iterator[AttackedHost]:
     let_others_in(home)
     other = home / "other"
     other.mkdir()
@@ -81,7 +81,7 @@ def _attack(kind: str, home: Path, max_abi: int = 99) -> Iterator[Attacked]:
                 "spawn", command="/usr/bin/python3", args=["attacks.py", json.dumps(given)]
             )
             assert answer["result"]["stdout"], answer
-            yield Attacked(host, json.loads(answer["result"]["stdout"]), victim, other)
+            yield AttackedHost(host, json.loads(answer["result"]["stdout"]), victim, other)
         finally:
             victim.kill()
             victim.wait()
@@ -185,7 +185,7 @@ CALLS = (
 )
 
 
-def breaches(attacked: Attacked, names: tuple[str, ...]) -> dict[str, str]:
+def breaches(attacked: AttackedHost, names: tuple[str, ...]) -> dict[str, str]:
     return {
         name: attacked.found[name]
         for name in names
@@ -194,12 +194,12 @@ def breaches(attacked: Attacked, names: tuple[str, ...]) -> dict[str, str]:
 
 
 @pytest.mark.requirement("tools:exec:form")
-def test_the_form_that_is_asked_for_holds(attacked: Attacked) -> None:
+def test_the_form_that_is_asked_for_holds(attacked: AttackedHost) -> None:
     assert attacked.host.form in attacked.host.hello["reason"].lower()
 
 
 @pytest.mark.requirement("tools:exec:files")
-def test_no_file_outside_the_workspace_is_read_or_changed(attacked: Attacked) -> None:
+def test_no_file_outside_the_workspace_is_read_or_changed(attacked: AttackedHost) -> None:
     assert breaches(attacked, FILES) == {}
     assert (attacked.other / "secret").read_text() == SECRET
     assert (attacked.other / "secret").stat().st_mtime > 0
@@ -207,53 +207,53 @@ def test_no_file_outside_the_workspace_is_read_or_changed(attacked: Attacked) ->
 
 
 @pytest.mark.requirement("tools:exec:watches")
-def test_nobody_elses_folder_or_file_is_watched(attacked: Attacked) -> None:
+def test_nobody_elses_folder_or_file_is_watched(attacked: AttackedHost) -> None:
     assert breaches(attacked, WATCHES) == {}
 
 
 @pytest.mark.requirement("tools:exec:proc")
-def test_no_environment_memory_or_setting_is_found_in_proc(attacked: Attacked) -> None:
+def test_no_environment_memory_or_setting_is_found_in_proc(attacked: AttackedHost) -> None:
     assert breaches(attacked, PROC) == {}
 
 
 @pytest.mark.requirement("tools:exec:sockets")
-def test_no_socket_leads_anywhere(attacked: Attacked) -> None:
+def test_no_socket_leads_anywhere(attacked: AttackedHost) -> None:
     assert breaches(attacked, SOCKETS) == {}
 
 
 @pytest.mark.requirement("tools:exec:signals")
-def test_no_process_outside_is_signalled_or_slowed(attacked: Attacked) -> None:
+def test_no_process_outside_is_signalled_or_slowed(attacked: AttackedHost) -> None:
     assert breaches(attacked, OTHERS) == {}
     assert attacked.victim.poll() is None
     assert attacked.host.process.poll() is None
 
 
 @pytest.mark.requirement("tools:exec:calls")
-def test_system_calls_that_loosen_the_kernel_are_refused(attacked: Attacked) -> None:
+def test_system_calls_that_loosen_the_kernel_are_refused(attacked: AttackedHost) -> None:
     assert {
         name: attacked.found[name] for name in CALLS if attacked.found[name] not in REFUSED
     } == {}
 
 
 @pytest.mark.requirement("tools:exec:architecture")
-def test_a_call_of_another_architecture_ends_the_process(attacked: Attacked) -> None:
+def test_a_call_of_another_architecture_ends_the_process(attacked: AttackedHost) -> None:
     assert attacked.found.get("foreign-architecture", "denied").startswith("denied")
 
 
 @pytest.mark.requirement("tools:exec:setuid")
-def test_nobody_gains_rights(attacked: Attacked) -> None:
+def test_nobody_gains_rights(attacked: AttackedHost) -> None:
     assert breaches(attacked, ("set-user", "new-rights", "own-limits")) == {}
     assert attacked.host.run("./setuid-id -u")["stdout"].strip() == str(attacked.host.user)
     assert attacked.host.run("id -u; id -G")["stdout"].split() == [str(attacked.host.user)] * 2
 
 
 @pytest.mark.requirement("tools:exec:descriptors")
-def test_no_descriptor_is_inherited(attacked: Attacked) -> None:
+def test_no_descriptor_is_inherited(attacked: AttackedHost) -> None:
     assert breaches(attacked, ("descriptors",)) == {}
 
 
 @pytest.mark.requirement("tools:exec:environment")
-def test_the_environment_is_made_for_the_command(attacked: Attacked) -> None:
+def test_the_environment_is_made_for_the_command(attacked: AttackedHost) -> None:
     lines = attacked.host.run("env")["stdout"].splitlines()
     assert {line.partition("=")[0] for line in lines} <= {
         "PATH",

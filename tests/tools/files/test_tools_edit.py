@@ -108,7 +108,7 @@ def test_a_change_while_the_new_content_is_written_is_seen(tmp_path: Path) -> No
     whether anybody waits for it still.
     """
 
-    class Interrupted(Cancellation):
+    class InterruptingCancellation(Cancellation):
         def check(self) -> None:
             if (
                 threading.current_thread() is threading.main_thread()
@@ -122,6 +122,6 @@ def test_a_change_while_the_new_content_is_written_is_seen(tmp_path: Path) -> No
         folder.lock(Cancellation()),
         pytest.raises(ToolError, match="changed meanwhile"),
     ):
-        folder.replace("f", b"ours", Interrupted(), folder.find_file("f"))
+        folder.replace("f", b"ours", InterruptingCancellation(), folder.find_file("f"))
     assert (tmp_path / "f").read_text() == "theirs"
     assert [path.name for path in tmp_path.iterdir()] == ["f"]

@@ -12,14 +12,14 @@ from msgspec.structs import replace
 
 from claw_mediate.core.shown import signature_digest
 from claw_mediate.dialects.anthropic.split import SPLIT_RULES
-from tests.mediate.live_turns import Anthropic, Played, Said, dump, play
+from tests.mediate.live_turns import Anthropic, ModelReply, PlayedTurn, dump, play
 
 WIRE = Anthropic()
 TEXT = st.text(alphabet="ab.é🙂 \n\t", max_size=12).filter(lambda text: not text or text.strip())
 THOUGHT = st.text(alphabet="hm?", max_size=6)
-ROUND = st.builds(Said, TEXT, THOUGHT, st.booleans())
-TWO = [Said("Let me look.", "first"), Said("And there.", "second")]
-LAST = Said("Nothing is there.", "third")
+ROUND = st.builds(ModelReply, TEXT, THOUGHT, st.booleans())
+TWO = [ModelReply("Let me look.", "first"), ModelReply("And there.", "second")]
+LAST = ModelReply("Nothing is there.", "third")
 MARK = {"type": "ephemeral"}
 
 
@@ -27,7 +27,7 @@ def sent(answer: Any) -> list[Any]:
     return [WIRE.asked()[0], answer, WIRE.user("Thanks.")]
 
 
-def check(played: Played, answer: Any, rest: list[Any]) -> None:
+def check(played: PlayedTurn, answer: Any, rest: list[Any]) -> None:
     """Check that the provider sees its own bytes, and the rest behind them."""
     woven = played.next_request(sent(answer))
     assert woven[: len(played.seen)] == played.seen
@@ -44,10 +44,10 @@ def without_thinking(answer: Any) -> Any:
     return {"role": "assistant", "content": blocks}
 
 
-def distinct(saids: list[Said]) -> list[Said]:
+def distinct(saids: list[ModelReply]) -> list[ModelReply]:
     """Return the replies with thoughts of their own: a signature is never used twice."""
     return [
-        Said(said.text, said.thought and f"{number}{said.thought}", said.rejected)
+        ModelReply(said.text, said.thought and f"{number}{said.thought}", said.rejected)
         for number, said in enumerate(saids)
     ]
 
@@ -56,19 +56,19 @@ def distinct(saids: list[Said]) -> list[Said]:
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(ROUND, min_size=1, max_size=4),
-    st.builds(Said, TEXT, THOUGHT),
+    st.builds(ModelReply, TEXT, THOUGHT),
     st.sampled_from(["", "Dear", "1. é"]),
     st.booleans(),
 )
 def test_split_and_woven_again_a_conversation_is_what_the_provider_saw(
-    rounds: list[Said], last: Said, prefill: str, loses_thinking: bool
+    rounds: list[ModelReply], last: ModelReply, prefill: str, loses_thinking: bool
 ) -> None:
     assume(not all(said.rejected for said in rounds))
     *rounds, last = distinct([*rounds, last])
     played = play(WIRE, rounds, last, prefill)
     (answer,) = WIRE.answer([*rounds, last], prefill)
     if loses_thinking:
-        answer, last = without_thinking(answer), Said(last.text)
+        answer, last = without_thinking(answer), ModelReply(last.text)
     assume(answer["content"])
     check(played, answer, WIRE.last(last))
 
@@ -97,7 +97,7 @@ def test_blocks_that_a_runner_joined_to_a_string_are_split(space: str) -> None:
 @pytest.mark.requirement("live:continuity-split", "live:continuity-prefill")
 @pytest.mark.parametrize("form", ["string", "blocks", "merged"])
 def test_what_the_runner_began_begins_the_first_hidden_message(form: str) -> None:
-    rounds = [Said(" let me look."), TWO[1]]
+    rounds = [ModelReply(" let me look."), TWO[1]]
     played = play(WIRE, rounds, LAST, "Well,")
     (answer,) = WIRE.answer([*rounds, LAST], "Well,")
     rest = WIRE.last(LAST)
@@ -144,7 +144,9 @@ def test_of_a_block_that_is_cut_the_members_stay_with_the_later_half() -> None:
 
 @pytest.mark.requirement("live:continuity-rejected")
 def test_what_a_rejected_round_said_and_thought_leaves_with_its_round() -> None:
-    rounds = distinct([Said("Both.", "r", rejected=True), TWO[0], Said("Or.", "s", rejected=True)])
+    rounds = distinct(
+        [ModelReply("Both.", "r", rejected=True), TWO[0], ModelReply("Or.", "s", rejected=True)]
+    )
     played = play(WIRE, rounds, LAST)
     (answer,) = WIRE.answer([*rounds, LAST])
     check(played, answer, WIRE.last(LAST))
@@ -152,7 +154,9 @@ def test_what_a_rejected_round_said_and_thought_leaves_with_its_round() -> None:
 
 @pytest.mark.requirement("live:continuity-rejected", "live:continuity-hides")
 def test_where_nothing_is_woven_only_thinking_of_the_rounds_leaves() -> None:
-    rounds = distinct([Said("Both.", "r", rejected=True), Said("Again.", "s", rejected=True)])
+    rounds = distinct(
+        [ModelReply("Both.", "r", rejected=True), ModelReply("Again.", "s", rejected=True)]
+    )
     played = play(WIRE, rounds, LAST)
     (answer,) = WIRE.answer([*rounds, LAST])
     woven = list(map(json.loads, played.next_request(sent(answer))))
@@ -240,7 +244,7 @@ def test_thinking_that_was_redacted_is_known_by_its_data() -> None:
     played = play(WIRE, [TWO[0]], LAST)
     first = replace(played.record.shown[0], signed=(signature_digest("D"),))
     record = replace(played.record, shown=(first,))
-    (answer,) = WIRE.answer([Said(TWO[0].text), LAST])
+    (answer,) = WIRE.answer([ModelReply(TWO[0].text), LAST])
     answer["content"].insert(1, redacted)
     split = SPLIT_RULES.split([dump(answer)], record)
     assert split is not None

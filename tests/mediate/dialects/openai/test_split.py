@@ -9,20 +9,20 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.mediate.live_turns import Chat, Played, Said, dump, joined, play
+from tests.mediate.live_turns import Chat, ModelReply, PlayedTurn, dump, joined, play
 
 WIRE = Chat()
 TEXT = st.text(alphabet="ab.é🙂 \n\t", max_size=12)
-ROUND = st.builds(Said, TEXT, st.sampled_from(["", "hm ", "so?"]), st.booleans())
-TWO = [Said("Let me look.", "first "), Said("And there.", "second ")]
-LAST = Said("Nothing is there.", "third")
+ROUND = st.builds(ModelReply, TEXT, st.sampled_from(["", "hm ", "so?"]), st.booleans())
+TWO = [ModelReply("Let me look.", "first "), ModelReply("And there.", "second ")]
+LAST = ModelReply("Nothing is there.", "third")
 
 
 def sent(answer: Any) -> list[Any]:
     return [*WIRE.asked(), answer, WIRE.user("Thanks.")]
 
 
-def check(played: Played, answer: Any, rest: list[Any]) -> None:
+def check(played: PlayedTurn, answer: Any, rest: list[Any]) -> None:
     """Check that the provider sees its own bytes, and the rest behind them."""
     woven = played.next_request(sent(answer))
     assert woven[: len(played.seen)] == played.seen
@@ -33,10 +33,10 @@ def check(played: Played, answer: Any, rest: list[Any]) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(ROUND, min_size=1, max_size=4), TEXT, st.sampled_from(["", "at last"]))
 def test_split_and_woven_again_a_conversation_is_what_the_provider_saw(
-    rounds: list[Said], text: str, thought: str
+    rounds: list[ModelReply], text: str, thought: str
 ) -> None:
     assume(not all(said.rejected for said in rounds))
-    last = Said(text, thought)
+    last = ModelReply(text, thought)
     played = play(WIRE, rounds, last)
     (answer,) = WIRE.answer([*rounds, last])
     if any(said.text for said in rounds):
@@ -87,7 +87,7 @@ def test_other_members_and_those_of_a_part_that_is_cut_stay_with_the_last_part()
 
 @pytest.mark.requirement("live:continuity-split", "live:continuity-rejected")
 def test_what_a_rejected_round_said_leaves_with_its_round() -> None:
-    rounds = [Said("I try both.", rejected=True), TWO[0], Said("Or so.", rejected=True)]
+    rounds = [ModelReply("I try both.", rejected=True), TWO[0], ModelReply("Or so.", rejected=True)]
     played = play(WIRE, rounds, LAST)
     (answer,) = WIRE.answer([*rounds, LAST])
     check(played, answer, WIRE.last(LAST))
@@ -97,7 +97,7 @@ def test_what_a_rejected_round_said_leaves_with_its_round() -> None:
 
 @pytest.mark.requirement("live:continuity-rejected")
 def test_where_nothing_is_woven_the_message_stays_as_it_is() -> None:
-    rounds = [Said("I try both.", rejected=True), Said("Once more.", rejected=True)]
+    rounds = [ModelReply("I try both.", rejected=True), ModelReply("Once more.", rejected=True)]
     played = play(WIRE, rounds, LAST)
     (answer,) = WIRE.answer([*rounds, LAST])
     messages = sent(answer)
@@ -112,8 +112,8 @@ def test_reasoning_that_was_joined_over_rounds_leaves_the_last_part() -> None:
     thoughts = [json.loads(message).get("reasoning_content") for message in woven]
     assert thoughts == [None, "first ", None, "second ", None, "third", None]
 
-    without = play(WIRE, TWO, Said(LAST.text))
-    (answer,) = WIRE.answer([*TWO, Said(LAST.text)])
+    without = play(WIRE, TWO, ModelReply(LAST.text))
+    (answer,) = WIRE.answer([*TWO, ModelReply(LAST.text)])
     assert "reasoning_content" not in json.loads(without.next_request(sent(answer))[-2])
 
     foreign = {**answer, "reasoning_content": "what somebody else thought"}
@@ -136,7 +136,7 @@ def test_of_an_answer_that_is_not_what_was_shown_nothing_is_split() -> None:
 
 @pytest.mark.requirement("live:continuity-split")
 def test_a_handoff_keeps_its_calls_when_its_text_was_shown_before() -> None:
-    played = play(WIRE, TWO, Said(""))
+    played = play(WIRE, TWO, ModelReply(""))
     (answer,) = WIRE.answer(TWO)
     call = {"id": "call_9", "type": "function", "function": {"name": "shell", "arguments": "{}"}}
     answer = {**answer, "tool_calls": [call]}

@@ -12,21 +12,21 @@ from msgspec.structs import replace
 
 from claw_mediate.core.shown import Stretch
 from claw_mediate.dialects.responses.split import SPLIT_RULES
-from tests.mediate.live_turns import Played, Responses, Said, dump, play
+from tests.mediate.live_turns import ModelReply, PlayedTurn, Responses, dump, play
 
 WIRE = Responses()
 TEXT = st.text(alphabet="ab.é🙂 \n\t", max_size=12).filter(lambda text: not text or text.strip())
 THOUGHT = st.text(alphabet="hm?", max_size=6)
-ROUND = st.builds(Said, TEXT, THOUGHT, st.booleans())
-TWO = [Said("Let me look.", "first"), Said("And there.", "second")]
-LAST = Said("Nothing is there.", "third")
+ROUND = st.builds(ModelReply, TEXT, THOUGHT, st.booleans())
+TWO = [ModelReply("Let me look.", "first"), ModelReply("And there.", "second")]
+LAST = ModelReply("Nothing is there.", "third")
 
 
 def sent(items: list[Any]) -> list[Any]:
     return [*WIRE.asked(), *items, WIRE.user("Thanks.")]
 
 
-def check(played: Played, items: list[Any], rest: list[Any]) -> None:
+def check(played: PlayedTurn, items: list[Any], rest: list[Any]) -> None:
     """Check that the provider sees its own bytes, and the rest behind them."""
     woven = played.next_request(sent(items))
     assert woven[: len(played.seen)] == played.seen
@@ -41,11 +41,11 @@ def without(items: list[Any], member: str) -> list[Any]:
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(ROUND, min_size=1, max_size=4),
-    st.builds(Said, TEXT, THOUGHT),
+    st.builds(ModelReply, TEXT, THOUGHT),
     st.sampled_from(["verbatim", "no ids", "no reasoning"]),
 )
 def test_woven_between_the_items_the_hidden_ones_are_what_the_provider_saw(
-    rounds: list[Said], last: Said, form: str
+    rounds: list[ModelReply], last: ModelReply, form: str
 ) -> None:
     assume(not all(said.rejected for said in rounds))
     assume(last.text)
@@ -86,7 +86,11 @@ def test_messages_that_a_runner_joined_to_one_item_are_split() -> None:
 
 @pytest.mark.requirement("live:continuity-rejected")
 def test_what_a_rejected_round_said_and_thought_leaves_with_its_round() -> None:
-    rounds = [Said("Both.", "r", rejected=True), TWO[0], Said("Or so.", "s", rejected=True)]
+    rounds = [
+        ModelReply("Both.", "r", rejected=True),
+        TWO[0],
+        ModelReply("Or so.", "s", rejected=True),
+    ]
     played = play(WIRE, rounds, LAST)
     items = WIRE.answer([*rounds, LAST])
     check(played, items, items[-2:])
@@ -94,7 +98,7 @@ def test_what_a_rejected_round_said_and_thought_leaves_with_its_round() -> None:
 
 @pytest.mark.requirement("live:continuity-rejected", "live:continuity-hides")
 def test_where_nothing_is_woven_only_reasoning_of_the_rounds_leaves() -> None:
-    rounds = [Said("Both.", "r", rejected=True), Said("Again.", "s", rejected=True)]
+    rounds = [ModelReply("Both.", "r", rejected=True), ModelReply("Again.", "s", rejected=True)]
     played = play(WIRE, rounds, LAST)
     items = WIRE.answer([*rounds, LAST])
     assert list(map(json.loads, played.next_request(sent(items)))) == sent(
@@ -127,7 +131,7 @@ def test_items_of_hosted_tools_leave_where_the_record_has_them_and_images_stay()
 @pytest.mark.requirement("live:continuity-split")
 def test_rounds_behind_which_nothing_was_shown_take_the_place_of_the_last_item() -> None:
     """The turn failed behind its first preamble, and the runner goes on with a new message."""
-    played = play(WIRE, [TWO[0]], Said())
+    played = play(WIRE, [TWO[0]], ModelReply())
     items = WIRE.answer([TWO[0]])
     check(played, items, [])
 

@@ -18,7 +18,7 @@ DONE = b"data: [DONE]\n\n"
 STREAM = SAID + USED + DONE
 
 
-class Seen:
+class HiderTrial:
     """A tap, and what becomes of a stream."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 def test_however_a_stream_is_cut_only_its_usage_is_missing(
     is_packed: bool, places: list[int]
 ) -> None:
-    seen = Seen()
+    seen = HiderTrial()
     sent = gzip.compress(STREAM) if is_packed else STREAM
     stream = seen.without_usage(*["gzip"] * is_packed)
     pieces = [piece for data in cut(sent, places) for piece in stream(data)]
@@ -60,7 +60,7 @@ def test_however_a_stream_is_cut_only_its_usage_is_missing(
 
 @pytest.mark.requirement("budget:usage-asked-for")
 def test_a_stream_that_can_not_be_unpacked_breaks_off_once() -> None:
-    seen = Seen()
+    seen = HiderTrial()
     stream = seen.without_usage("gzip")
     assert stream(b"no gzip at all") == []
     assert stream(b"more") == stream(b"") == []
@@ -71,4 +71,4 @@ def test_a_stream_that_can_not_be_unpacked_breaks_off_once() -> None:
 @pytest.mark.requirement("budget:usage-asked-for")
 def test_a_coding_that_nobody_knows_is_refused() -> None:
     with pytest.raises(DecodingError):
-        Seen().without_usage("sdch")
+        HiderTrial().without_usage("sdch")
