@@ -296,7 +296,7 @@ def percentile(values: Sequence[float]) -> float:
 
 def ask(port: int, what: str) -> bytes:
     """Return what a peer or a proxy answers to a GET."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{what}", timeout=5) as response:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{what}", timeout=30) as response:
         answer: bytes = response.read()
         return answer
 

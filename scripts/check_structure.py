@@ -119,6 +119,11 @@ def count(modules: list[Module]) -> Iterator[Count]:
         str(module.path.name) for module in modules if module.path.parent == ROOT / "claw_mediate"
     ]
     yield Count("modules in claw_mediate/ itself", len(top), 7, top)
+    carriers, unlisted = carriers_of_request(modules)
+    yield Count("carriers of a request", len(carriers), 16, carriers)
+    yield Count(
+        "carriers that ARCHITECTURE.md lists in vain, or not at all", len(unlisted), 0, unlisted
+    )
     registries = [
         f"{module.path.relative_to(ROOT)}"
         for module in modules
@@ -232,6 +237,33 @@ def is_participle(name: str) -> bool:
 def classes(modules: list[Module]) -> Iterator[tuple[Module, ast.ClassDef]]:
     for module in modules:
         yield from ((module, node) for node in module.nodes if isinstance(node, ast.ClassDef))
+
+
+def carriers_of_request(modules: list[Module]) -> tuple[list[str], list[str]]:
+    """Return the carriers that ARCHITECTURE.md lists, and where the page and the source differ.
+
+    A record with a field for a carrier is one, too, or holds it on another way.
+    """
+    page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    section = page.partition("### The carriers of a request")[2].partition("\n### ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| `([\w/]+\.py)` \|", section, re.MULTILINE)
+    carriers = [name for name, _ in rows]
+    homes = {(node.name, str(module.path.relative_to(ROOT))) for module, node in classes(modules)}
+    wrong = [
+        f"{name} is not in {path}"
+        for name, path in rows
+        if homes.isdisjoint({(name, path), (name, f"claw_mediate/{path}")})
+    ]
+    for module, node in classes(modules):
+        if not module.name.startswith("claw_mediate") or node.name.startswith("_"):
+            continue
+        fields = {
+            ast.unparse(each.annotation) for each in node.body if isinstance(each, ast.AnnAssign)
+        }
+        held = {name for field in fields for name in field.split(" | ")} & {*carriers}
+        if held and f"`{node.name}`" not in section:
+            wrong.append(f"{at(module, node)} holds {', '.join(sorted(held))}")
+    return carriers, wrong
 
 
 def functions(

@@ -37,6 +37,12 @@ class TextWindow:
         self._hidden = 0
         """The first characters of the context that the last dots stand for."""
 
+        self.early = 0
+        """Characters that were returned, and are not in the whole text redacted.
+
+        They are beginnings of secrets. Where secrets overlap, there may be more.
+        """
+
     def feed(self, text: str) -> str:
         """Return what can be shown now that this part has come; it may be nothing."""
         if not text or not self._forms:
@@ -120,6 +126,7 @@ class TextWindow:
             goes_on = start < hidden and settled == hidden
             if not goes_on:
                 shown += [text[settled:start], DOTS]
+                self.early += max(settled - max(start, hidden), 0)
             settled = hidden = max(end, settled)
 
         if settled < limit:

@@ -28,6 +28,7 @@ class EventRedactor:
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._texts: dict[tuple[int, str], _OpenText] = {}
+        self._early = 0
 
     def clear(self) -> None:
         """Forget what waits: another attempt at the reply begins."""
@@ -40,8 +41,18 @@ class EventRedactor:
         if open_text is None:
             open_text = self._texts[place] = _OpenText(TextWindow(self._redactor), event)
 
+        before = open_text.window.early
         text = open_text.window.feed(event.text)
+        self._early += open_text.window.early - before
         return replace(event, text=text) if text else None
+
+    def take_early(self) -> int:
+        """Return the characters that were returned since the last call, and that no body has.
+
+        They are beginnings of secrets (``TextWindow.early``).
+        """
+        early, self._early = self._early, 0
+        return early
 
     def redact_members(self, event: ReplyEvent) -> ReplyEvent:
         """Return an event without text, without secrets in its members."""
@@ -56,6 +67,8 @@ class EventRedactor:
                 continue
 
             del self._texts[place]
+            before = open_text.window.early
             text = open_text.window.flush()
+            self._early += open_text.window.early - before
             if text:
                 yield replace(open_text.head, text=text)

@@ -183,11 +183,12 @@ class ReplyGate:
         self._waiting.clear()
         return waiting
 
-    def note_shown(self, event: ReplyEvent) -> None:
+    def note_shown(self, event: ReplyEvent, early: int = 0) -> None:
         """Note that an event was shown, with the text that it has now.
 
         The text may be another than that of ``let_pass``: a secret in it was replaced, or the
-        beginning of one waits for the next event.
+        beginning of one waits for the next event. ``early``: the characters that are in no text
+        told of the body (``TextWindow.early``).
         """
         if event.kind == "opening":
             self._told_opening = True
@@ -195,7 +196,7 @@ class ReplyGate:
 
         part = self._shown.setdefault((event.piece, event.channel), ShownPart())
         if event.text:
-            part.characters += len(event.text)
+            part.characters += len(event.text) - early
         else:
             part.events += 1
 

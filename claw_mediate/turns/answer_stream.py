@@ -144,7 +144,7 @@ class AnswerStream:
         return self.shown.dialect.replay_rules.unseal(closing)
 
     def _add(self, event: ReplyEvent, *, is_told: bool = False) -> None:
-        self._gate.note_shown(event)
+        self._gate.note_shown(event, self._redactor.take_early())
         if event.kind != "opening" and not self.shown.has_content:
             self._times.note_first_shown()
         self.shown.add(event, is_told=is_told)

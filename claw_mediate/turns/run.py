@@ -335,8 +335,13 @@ class RunningTurn:
     ) -> Anchor:
         """Store these rounds under the answer to the request; return its anchor."""
         context, dialect = self.context, self.context.dialect
-        anchor = dialect.response_anchor(outcome.response, context.view, terminal=outcome.terminal)
+        response = outcome.response
         stream = self.stream
+        if stream is not None and context.view.is_live and stream.shown.differs_from(body):
+            told = stream.shown.answer(body, context.held)
+            response = dialect.read_response(told, context.catalog)
+
+        anchor = dialect.response_anchor(response, context.view, terminal=outcome.terminal)
         if context.held:
             # With calls it is found by those, joined or not; what comes before tells the two apart.
             anchor = replace(anchor, before=context.before_rest)

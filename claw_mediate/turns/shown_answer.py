@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from claw_contract.secret import DOTS
 from claw_mediate.core.held_text import HeldText, UnheldLog, compact, visible_text
 from claw_mediate.core.reply_events import EventKind, ReplyEvent
 from claw_mediate.core.shown import GLUE, needs_glue
@@ -162,7 +163,7 @@ class ShownAnswer:
 
         ``held``: what a runner had before, which is left out.
         """
-        if not self.rounds and not self.has_left_out:
+        if not (self.rounds or self.has_left_out or self.differs_from(body)):
             return body
 
         writer = self._begin_writing()
@@ -174,6 +175,14 @@ class ShownAnswer:
         if not self._is_marked:
             writer.begin_reply()  # The last reply has shown nothing
         return writer.answer(body)
+
+    def differs_from(self, body: bytes) -> bool:
+        """Return whether the last reply was shown with other words than its body has.
+
+        Of a secret that came in parts, the first characters may have been shown before its dots.
+        """
+        shown = self.last_words().text
+        return DOTS in shown and shown != visible_text(self.dialect.tell(body, self.view))
 
     @property
     def last_round(self) -> int:

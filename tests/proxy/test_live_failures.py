@@ -129,6 +129,18 @@ def test_a_cut_while_calls_are_held_runs_none_of_them(scene: Scene) -> None:
     assert scene.writes == []
 
 
+@pytest.mark.requirement("live:failure-cut")
+def test_a_cut_while_the_model_thinks_is_one(scene: Scene) -> None:
+    events = events_of(scene.wire, SAYS, thought="Let me think.")
+    thinks = next(place for place, event in enumerate(events) if b'"think."' in event)
+    scene.says(stream(events[:thinks], cut=True))
+    runner = scene.ask()
+    assert runner.end() == "cut"
+    assert runner.text == ""
+    assert b"me " in runner.stream
+    assert [each["where"] for each in scene.log("live_cut")] == ["thinking"]
+
+
 @pytest.mark.requirement("live:failure-unshown-later")
 def test_a_later_reply_that_breaks_off_unshown_is_asked_for_again(scene: Scene) -> None:
     held = events_of(scene.wire, Reply("", LISTS.calls))

@@ -156,7 +156,10 @@ CALLS: dict[str, tuple[Callable[[Body], object], int]] = {
     "an index that is a text": (lambda part: part.update(index="0"), 1),
     "no id": (lambda part: part.pop("id", None), 1),
     "no name": (lambda part: part["function"].pop("name", None), 0),
-    "a name that is a number": (lambda part: part["function"].update(name=5), 0),
+    "a name that is a number": (
+        lambda part: part["function"].update({"name": 5} if "id" in part else {}),
+        0,
+    ),
 }
 """Changes of a call's parts, and how often the call runs then."""
 

@@ -10,8 +10,8 @@ import re
 
 import pytest
 
-from tests.peers import Reply
-from tests.proxy.live_pod import LOOKS, Scene, events_of, managed_events, stream
+from tests.peers import Reply, text
+from tests.proxy.live_pod import LISTS, LOOKS, Scene, events_of, managed_events, stream
 from tests.proxy.live_runners import RawRunner, data_of
 from tests.proxy.looking import PLANTED, Saved, told
 from tests.proxy.pod import ANTHROPIC_KEY, PROVIDER_KEY, TOOL_TOKEN
@@ -135,3 +135,39 @@ def test_a_secret_in_any_member_of_an_event_breaks_no_stream(scene: Scene) -> No
     runner = scene.ask()
     assert scene.said(runner).text == f"Let me look.{scene.glue}Fine."
     assert_unknown(runner.stream)
+
+
+@pytest.mark.requirement("live:secrets-next-turn")
+@pytest.mark.parametrize("words", ["", "Let me look."])
+@pytest.mark.parametrize("protocol", ["chat", "anthropic"])
+def test_an_answer_with_the_beginning_of_a_secret_is_found_in_the_next_turn(
+    scene: Scene, words: str
+) -> None:
+    ends = Reply(f"It is {PROVIDER_KEY} today.")
+    scene.says(Reply(words, LOOKS.calls), stream(spelled(events_of(scene.wire, ends))), text("Ok."))
+    first = scene.ask()
+    said = scene.said(first)
+    assert "sk-\N{BULLET}" in said.text
+    recorded = scene.recorded()["response"]["json"]
+    assert scene.wire.said(json.dumps(recorded).encode()) == said
+
+    kept = scene.wire.kept(scene.wire.assembled(first.stream))
+    scene.said(scene.ask(body=scene.request(kept, scene.wire.user("And now?"))))
+    assert scene.wire.called(scene.sent[-1].json) == ["desk__balance"]
+
+
+@pytest.mark.requirement("live:secrets-members")
+@pytest.mark.parametrize("protocol", ["chat"])
+def test_words_behind_a_native_call_are_whole_where_a_secret_stands_before_it(
+    scene: Scene,
+) -> None:
+    reply = Reply(f"It is {PROVIDER_KEY} today.", LISTS.calls)
+    events = events_of(scene.wire, reply)
+    called = max(at for at, each in enumerate(events) if b'"tool_calls": [' in each) + 1
+    words = data_of(next(each for each in events if b"today" in each))
+    words["choices"][0]["delta"] = {"content": " And more."}
+    more = b"data: %b\n\n" % json.dumps(words).encode()
+    scene.says(stream(spelled([*events[:called], more, *events[called:]])))
+    said = scene.said(scene.ask())
+    assert said.text.endswith(" today. And more.")
+    assert said.calls == LISTS.calls

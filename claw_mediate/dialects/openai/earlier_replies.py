@@ -24,8 +24,8 @@ class ShownTexts:
         self._present: dict[str, list[str]] = {}
 
     @property
-    def has_earlier(self) -> bool:
-        return bool(self._earlier)
+    def has_any(self) -> bool:
+        return bool(self._earlier or self._present)
 
     def begin_reply(self) -> None:
         for name, parts in self._present.items():
@@ -43,11 +43,17 @@ class ShownTexts:
         return shown
 
     def with_earlier(self, message: Members) -> Changes:
-        """Return the changes of a message that make it say the earlier replies, too.
+        """Return the changes of a message that make it say all that was shown.
 
         A text of its own that was not shown leaves: a turn that a tool ended has one.
         """
         changes: Changes = {}
+        for name, parts in self._present.items():
+            shown = "".join(parts)
+            # Of a secret that came in parts the first characters were shown, too.
+            if string_member(message, name) not in {None, shown}:
+                changes[name] = encode(shown)
+
         for name, parts in self._earlier.items():
             earlier = "".join(parts)
             own = string_member(message, name)

@@ -141,7 +141,7 @@ class ChatWriter:
                 body, {name: raw for name, raw in shown.items() if own.get(name) != raw}
             )
 
-        if not self._texts.has_earlier and not self._logprobs.has_earlier:
+        if not self._texts.has_any and not self._logprobs.has_earlier:
             return body
         return edit_first_choice(body, self._with_earlier)
 

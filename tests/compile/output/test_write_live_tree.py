@@ -59,6 +59,7 @@ def test_a_mount_of_the_directory_sees_the_next_compile_and_one_of_the_tree_does
     assert seen == "second\nnothing\n"
 
 
+@pytest.mark.long
 @pytest.mark.requirement("compose:live-tree")
 def test_no_request_sees_half_an_agent_while_its_tree_is_exchanged(tmp_path: Path) -> None:
     write(tree("0"), tmp_path / "out")

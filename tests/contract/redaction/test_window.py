@@ -129,6 +129,17 @@ def test_of_a_secret_that_is_cut_in_its_beginning_three_characters_are_shown_at_
 
 
 @pytest.mark.requirement("live:secrets")
+@given(TEXTS, CUTS | st.just(range(400)))
+def test_the_characters_that_are_shown_too_many_are_counted(
+    text: str, places: Sequence[int]
+) -> None:
+    redactor = Redactor([Secret(SECRETS[0])])  # One that does not overlap with itself
+    window = TextWindow(redactor)
+    parts = [window.feed(part) for part in cut(text, places)] + [window.flush()]
+    assert len("".join(parts)) - window.early == len(redactor.text(text))
+
+
+@pytest.mark.requirement("live:secrets")
 @given(TEXTS, CUTS)
 def test_no_more_is_held_than_what_begins_a_form(text: str, places: list[int]) -> None:
     window = TextWindow(REDACTOR)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from claw_contract.redaction.redactor import Redactor
-from claw_contract.secret import Secret
+from claw_contract.secret import DOTS, Secret
 from claw_mediate.core.event_redactor import EventRedactor
 from claw_mediate.core.reply_events import ReplyEvent
 
@@ -40,6 +40,14 @@ def test_what_may_begin_a_secret_waits_until_its_text_is_complete(redactor: Even
     assert [*redactor.flush(0)] == []
     assert [(event.piece, event.text) for event in redactor.flush(1)] == [(1, "open ses")]
     assert [*redactor.flush()] == []
+
+
+@pytest.mark.requirement("live:secrets-members")
+def test_the_beginning_of_a_secret_that_was_shown_is_counted_once(redactor: EventRedactor) -> None:
+    assert texts(redactor, "It is ope", "n sesame please") == ["It is ope", DOTS]
+    assert (redactor.take_early(), redactor.take_early()) == (3, 0)
+    assert texts(redactor, "open sesame please")[-1].endswith(DOTS)
+    assert redactor.take_early() == 0
 
 
 @pytest.mark.requirement("live:secrets")

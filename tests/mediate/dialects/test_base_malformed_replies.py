@@ -239,7 +239,11 @@ def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
         yield from _places(part, (*path, key))
 
 
-CASES = [(name, number) for name, answers in ANSWERS.items() for number in range(len(answers))]
+CASES = [
+    (name, number)
+    for name in ("openai", "responses", "anthropic")  # `make quick` has the first and the last
+    for number in range(len(ANSWERS[name]))
+]
 
 
 @pytest.mark.requirement("stream:any-reply", "stream:same-verdict")

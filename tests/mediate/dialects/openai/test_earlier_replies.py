@@ -25,6 +25,7 @@ def test_texts_that_would_touch_get_an_empty_line_between(
 ) -> None:
     """Edge 22."""
     texts = ShownTexts()
+    assert not texts.has_any
     for name in ("content", "reasoning"):
         if earlier:
             texts.add(name, earlier)
@@ -39,10 +40,22 @@ def test_texts_that_would_touch_get_an_empty_line_between(
 
     message = {"content": json.dumps(text * 2).encode(), "reasoning": json.dumps(text).encode()}
     joined = texts.with_earlier(message)
-    assert texts.has_earlier == bool(earlier)
-    if earlier:
+    assert texts.has_any
+    if not earlier:
+        assert joined == {}
+    else:
         assert json.loads(joined["content"] or b"") == earlier + shown + text
         assert json.loads(joined["reasoning"] or b"") == earlier + text
+
+
+@pytest.mark.requirement("live:secrets-next-turn")
+def test_a_text_that_was_shown_with_more_than_its_body_has_is_told_so() -> None:
+    texts = ShownTexts()
+    texts.add("content", "sk-")
+    texts.add("content", "dots")
+    assert texts.with_earlier({"content": b'"dots"'}) == {"content": b'"sk-dots"'}
+    assert texts.with_earlier({"content": b'"sk-dots"'}) == {}
+    assert texts.with_earlier({"content": b"null"}) == {}
 
 
 @pytest.mark.requirement("live:chat-lifecycle")

@@ -225,6 +225,7 @@ async def test_an_answer_is_known_again_in_every_form_in_which_runners_send_it(
     assert "2 hidden messages" in await codex.asks("Sure?")
 
 
+@pytest.mark.long
 @pytest.mark.requirement("responses:items")
 def test_a_request_of_fifty_thousand_items_is_read_and_one_more_is_refused() -> None:
     items = ",".join(['{"role":"user","content":"Hi"}'] * 50_000)

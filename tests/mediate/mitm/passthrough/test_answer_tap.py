@@ -233,6 +233,7 @@ def endless_line() -> bytes:
     return b"data: " + b"x" * (24 << 20)
 
 
+@pytest.mark.long
 @pytest.mark.requirement("forward:hostile-copy")
 @pytest.mark.parametrize(
     ("content_type", "chain", "body"),

@@ -1,0 +1,116 @@
+"""Edge cases of live turns that depend on real bytes and files (docs/spec/live.md section 12)."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Iterator
+
+import pytest
+from starlette.responses import JSONResponse, StreamingResponse
+
+from tests.peers import Held, Reply, text
+from tests.proxy.live_pod import BUYS, LOOKS, Scene, events_of, managed_events, stream
+from tests.proxy.live_runners import data_of
+from tests.wires import Body, Said
+
+SETTINGS = {"CLLAMA_LIVE_FIRST_MS": "60000"}
+SAYS = Reply("One two three.")
+
+
+def packed(events: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield events in gzip, each of which can be read when it is there."""
+    packer = zlib.compressobj(wbits=31)
+    for event in events:
+        yield packer.compress(event) + packer.flush(zlib.Z_SYNC_FLUSH)
+    yield packer.flush()
+
+
+@pytest.mark.requirement("live:edges")
+def test_a_stream_that_is_compressed_all_the_same_is_read(scene: Scene) -> None:
+    def gzipped(reply: Reply) -> StreamingResponse:
+        answer = stream(packed(events_of(scene.wire, reply)))
+        answer.headers["content-encoding"] = "gzip"
+        return answer
+
+    scene.says(gzipped(BUYS), gzipped(SAYS))  # 34
+    runner = scene.ask()
+    assert scene.said(runner) == Said(f"{BUYS.text}{scene.glue}{SAYS.text}")
+    assert "content-encoding" not in {name.lower() for name in runner.headers}
+    assert len(scene.writes) == 1
+
+
+@pytest.mark.requirement("live:edges")
+def test_a_turn_keeps_the_tools_that_it_began_with_though_its_files_change(scene: Scene) -> None:
+    looks = Held(JSONResponse({"usd": 50}))
+    scene.pod.service.routes["GET", "/balance"] = looks  # 36
+    scene.says(LOOKS, BUYS, SAYS)
+    runner = scene.ask()
+    assert looks.asked.wait(60)
+    scene.pod.agent("analyst", scene.pod.tool("balance"), stream="buffered")
+    try:
+        looks.go.set()
+        texts = (LOOKS.text, BUYS.text, SAYS.text)
+        assert scene.said(runner).text == scene.glue.join(texts)
+        assert len(scene.writes) == 1
+
+        scene.says(SAYS)
+        scene.said(scene.ask(body=scene.request(scene.wire.user("And now?"))))
+        assert scene.ended(2)["stream_mode"] == "buffered"
+        assert "desk__trade" not in scene.wire.tools(scene.sent[-1].json)
+    finally:
+        scene.pod.agent("analyst", *scene.pod.balance_and_trade(), stream="live")
+
+
+@pytest.mark.requirement("live:edges")
+def test_a_call_that_ran_out_of_tokens_never_runs(scene: Scene) -> None:
+    body = scene.wire.reply(BUYS.text, BUYS.calls, {}, cut=True)  # 27
+    events = [event + b"\n\n" for event in scene.wire.streamed(body).split(b"\n\n")[:-1]]
+    scene.says(stream(events), text("Sorry."))
+    runner = scene.ask()
+    assert scene.said(runner) == Said(f"{BUYS.text}{scene.glue}Sorry.")
+    assert managed_events(runner) == []
+    assert scene.writes == []
+    ((_, result),) = scene.wire.answers(scene.sent[-1].json[scene.wire.TRANSCRIPT])
+    assert json.loads(result)["ok"] is False
+
+
+# Chat
+
+
+def chunk(like: bytes, delta: Body) -> bytes:
+    """Return a chunk with this delta. ``like``: one of its stream."""
+    document = data_of(like)
+    document["choices"] = [{"index": 0, "delta": delta, "finish_reason": None}]
+    return b"data: %b\n\n" % json.dumps(document).encode()
+
+
+@pytest.mark.requirement("live:edges")
+@pytest.mark.parametrize("protocol", ["chat"])
+def test_chat_streams_end_in_more_ways_than_one(scene: Scene) -> None:
+    events = events_of(scene.wire, SAYS)
+    no_done = events[:-1]  # 25
+    more = [*events[:-2], chunk(events[1], {"content": " Four."}), *events[-2:]]  # 26
+    for number, (sent, said) in enumerate([(no_done, SAYS.text), (more, f"{SAYS.text} Four.")]):
+        scene.says(stream(sent))
+        body = scene.request(scene.wire.user(f"Say it ({number})."))
+        assert scene.said(scene.ask(body=body)) == Said(said)
+
+
+@pytest.mark.requirement("live:edges")
+@pytest.mark.parametrize("protocol", ["chat"])
+def test_a_name_in_two_parts_and_words_in_the_chunk_of_a_call_are_told_apart(scene: Scene) -> None:
+    events = events_of(scene.wire, BUYS)
+    place = next(at for at, each in enumerate(events) if b"call_w" in each)
+    call = {"index": 0, "id": "call_w", "type": "function"}
+    first = {"name": "desk__", "arguments": ""}
+    second = {"index": 0, "function": {"name": "trade"}}
+    split = [  # 8, 9
+        chunk(events[1], {"content": " Now.", "tool_calls": [{**call, "function": first}]}),
+        chunk(events[1], {"tool_calls": [second]}),
+    ]
+    scene.says(stream([*events[:place], *split, *events[place + 1 :]]), text("Bought."))
+    runner = scene.ask()
+    assert scene.said(runner) == Said(f"{BUYS.text} Now.\n\nBought.")
+    assert managed_events(runner) == []
+    assert len(scene.writes) == 1
