@@ -232,24 +232,28 @@ class Runner(asyncio.Protocol):
         return is_over
 
     def _read(self, now: float) -> None:
-        """Take the whole lines of the body."""
+        """Take the whole lines of the body; the provider wrote into each event when it sent it."""
         end = self._body.rfind(b"\n") + 1
         lines = bytes(self._body[:end])
         del self._body[:end]
+
         found = self.found
         for number, sent in _STAMP.findall(lines):
             if int(number) != len(found.sent) % self._events:
                 self._fail(b"event %b came as number %d" % (number, len(found.sent)))
             found.sent.append(float(sent))
             found.arrived.append(now)
-        if len(found.sent) >= self._events and not self.full.done():
-            self.full.set_result(None)
         found.contents += len(_CONTENT.findall(lines))
+
         if found.sent and not found.first_at:
             found.first_at = now
             if not self.begun.done():
                 self.begun.set_result(None)
-        if (call := _CALL_STAMP.search(lines)) is not None:
+        if len(found.sent) >= self._events and not self.full.done():
+            self.full.set_result(None)
+
+        call = _CALL_STAMP.search(lines)
+        if call is not None:
             found.last_sent = float(call[1])
 
 

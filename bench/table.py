@@ -109,27 +109,37 @@ def _kept_lines(results: Results) -> Iterator[tuple[str, ...]]:
 
 def _sizes(results: Results) -> Iterator[tuple[str, str]]:
     """Yield what is needed to size a proxy, from the CPU and the memory that was found."""
-    one, eight = (
-        results.value(f"turn of {many}", 16, "ours", "cpu") for many in ("1 round", "8 rounds")
-    )
-    if one:
-        yield "turns of one round a second, on kept connections", f"{1000 / one:.0f}"
-    if one and eight:
-        yield "turns of eight rounds a second, on kept connections", f"{1000 / eight:.0f}"
+    one_round = results.value("turn of 1 round", 16, "ours", "cpu")
+    eight_rounds = results.value("turn of 8 rounds", 16, "ours", "cpu")
+    if one_round:
+        yield "turns of one round a second, on kept connections", _a_second(one_round)
+    if one_round and eight_rounds:
+        yield "turns of eight rounds a second, on kept connections", _a_second(eight_rounds)
+
     for row in results.overheads:
         if row.subject == "ours" and row.what == "arrivals, 60/s" and row.cpu:
-            yield (
-                "turns of two rounds a second, each on a connection of its own",
-                f"{1000 / row.cpu:.0f}",
-            )
+            name = "turns of two rounds a second, each on a connection of its own"
+            yield name, _a_second(row.cpu)
+
     for what in ("JSON", "SSE"):
-        if passed := results.value(f"pass-through, {what}", 16, "ours", "cpu"):
-            yield f"requests a second passed through, {what}", f"{1000 / passed:.0f}"
+        passed = results.value(f"pass-through, {what}", 16, "ours", "cpu")
+        if passed:
+            yield f"requests a second passed through, {what}", _a_second(passed)
+
     if results.by_turns:
         yield "memory of a proxy", f"{max(results.by_turns.values()):.0f} MB"
+
     if len(results.by_agents) > 1:
-        (few, least), *_, (many, most) = results.by_agents.items()
-        yield "memory for each agent more", f"{1000 * (most - least) / (many - few):.0f} kB"
+        # From the pod with the fewest agents to the one with the most.
+        counts = list(results.by_agents)
+        megabytes = list(results.by_agents.values())
+        of_one = (megabytes[-1] - megabytes[0]) / (counts[-1] - counts[0])
+        yield "memory for each agent more", f"{1000 * of_one:.0f} kB"
+
+
+def _a_second(cpu: float) -> str:
+    """Return how many operations of ``cpu`` milliseconds each a core does in a second."""
+    return f"{1000 / cpu:.0f}"
 
 
 def _cell(value: object) -> str:

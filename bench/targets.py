@@ -10,15 +10,15 @@ from results import Results
 
 @dataclass(frozen=True)
 class Target:
-    """A limit, what was found, and what mitmdump with an addon that does nothing
-    needs for the least of that work.
-    """
+    """A limit, and what was found."""
 
     name: str
     limit: float
     found: float
     floor: float | None = None
+    """What mitmdump with an addon that does nothing needs for the least of that work."""
     at_least: bool = False
+    """The limit is the least that is wanted, else the most."""
 
     @property
     def is_met(self) -> bool:
@@ -68,34 +68,33 @@ def _of_arrivals(results: Results) -> Iterator[Target]:
 
 def _of_turns(results: Results) -> Iterator[Target]:
     for connections in (1, 16):
-        one, eight = (
-            results.value(what, connections, "ours", "cpu")
-            for what in ("turn of 1 round", "turn of 8 rounds")
-        )
-        if one is not None:
+        first_round = results.value("turn of 1 round", connections, "ours", "cpu")
+        if first_round is not None:
+            name = f"CPU of a one-round turn, connections: {connections}, ms"
             floor = results.value("pass-through, JSON", connections, "empty addon", "cpu")
-            yield Target(
-                f"CPU of a one-round turn, connections: {connections}, ms", 3.5, one, floor
-            )
-            if eight is not None:
-                yield Target(
-                    f"CPU of each further round, connections: {connections}, ms",
-                    1.0,
-                    (eight - one) / 7,
-                )
-    http, mcp = (_cpu_of_a_round(results, kind) for kind in ("", ", MCP"))
+            yield Target(name, 3.5, first_round, floor)
+
+        further_round = _cpu_of_a_round(results, "", connections)
+        if further_round is not None:
+            name = f"CPU of each further round, connections: {connections}, ms"
+            yield Target(name, 1.0, further_round)
+
+    http = _cpu_of_a_round(results, "")
+    mcp = _cpu_of_a_round(results, ", MCP")
     if http is not None and mcp is not None:
         yield Target("CPU of a round with a call over MCP, to one over HTTP", 1.5, mcp / http)
+
     for what in ("turn of 1 round", "turn of 1 round, SSE", "pass-through, SSE"):
-        chat, responses = (results.value(what, 1, by, "cpu") for by in ("ours", "ours, Responses"))
+        chat = results.value(what, 1, "ours", "cpu")
+        responses = results.value(what, 1, "ours, Responses", "cpu")
         if chat and responses:
             yield Target(f"CPU of {what}, over Responses to chat", 1.15, responses / chat)
-    one, two = (
-        results.value("turn of 1 round, by workers", 16, by, "per_second")
-        for by in ("ours", "2 workers")
-    )
-    if one and two:
-        yield Target("two workers' turns a second to one's", 1.7, two / one, at_least=True)
+
+    one_worker = results.value("turn of 1 round, by workers", 16, "ours", "per_second")
+    two_workers = results.value("turn of 1 round, by workers", 16, "2 workers", "per_second")
+    if one_worker and two_workers:
+        name = "two workers' turns a second to one's"
+        yield Target(name, 1.7, two_workers / one_worker, at_least=True)
 
 
 def _of_passing(results: Results) -> Iterator[Target]:
@@ -112,9 +111,10 @@ def _of_passing(results: Results) -> Iterator[Target]:
                 yield Target("the same without the fast dispatch", 1.3, plain / bare)
 
 
-def _cpu_of_a_round(results: Results, kind: str) -> float | None:
-    one, eight = (
-        results.value(f"turn of {rounds}{kind}", 1, "ours", "cpu")
-        for rounds in ("1 round", "8 rounds")
-    )
-    return (eight - one) / 7 if one is not None and eight is not None else None
+def _cpu_of_a_round(results: Results, kind: str, connections: int = 1) -> float | None:
+    """Return the milliseconds of a round behind the first: a turn of eight has seven more."""
+    one = results.value(f"turn of 1 round{kind}", connections, "ours", "cpu")
+    eight = results.value(f"turn of 8 rounds{kind}", connections, "ours", "cpu")
+    if one is None or eight is None:
+        return None
+    return (eight - one) / 7

@@ -97,6 +97,7 @@ class Authority:
 
         None if there are none.
         """
+        # A constraint to the empty name permits every name: all are below it (RFC 5280, 4.2.1.10).
         if self.permitted is None or "" in self.permitted:
             return "any name"
         for name in self.permitted:
@@ -222,7 +223,10 @@ def _permitted(certificate: x509.Certificate) -> tuple[str, ...] | None:
         return None
     subtrees = constraints.permitted_subtrees or ()
     names = [subtree.value for subtree in subtrees if isinstance(subtree, x509.DNSName)]
-    return tuple(name.lower().lstrip(".") for name in names) or None
+    if not names:
+        # Constraints to other kinds of name, such as addresses, leave host names free.
+        return None
+    return tuple(name.lower().lstrip(".") for name in names)
 
 
 def _certificate(

@@ -58,6 +58,10 @@ _SYSTEM_STORES = (
 )
 
 
+class NoCaError(UnfitError):
+    """There is no CA to rotate. ``claw certs init`` is the remedy."""
+
+
 class StagedCaError(UnfitError):
     """The staged CA can't sign, or there is none. ``claw certs rotate`` is the remedy."""
 
@@ -136,13 +140,13 @@ def init(
 def rotate(directory: Path, request: CaRequest, public_cas: bytes, owner: int | None) -> StoredCas:
     """Stage another CA, which is trusted beside the signing one: the first step of a rotation.
 
-    A staged CA that can sign is kept; one that can't is replaced. Raise ``OSError``;
-    ``UnfitError``.
+    A staged CA that can sign is kept; one that can't is replaced. Raise ``OSError``; ``NoCaError``
+    if none was made yet; ``UnfitError`` if the new one can't be made, or the old one read.
     """
 
     def stage(top: int, private: int) -> None:
         if CA_FILE not in os.listdir(private):
-            raise UnfitError("there is no CA yet")
+            raise NoCaError("there is no CA yet")
         try:
             _read_staged(top, directory, request.now)
         except StagedCaError:

@@ -13,7 +13,15 @@ import typer
 from claw_certs.ca import Authority, CaRequest, UnfitError
 from claw_certs.names import ca_names
 from claw_certs.status import CaStatus, ca_status
-from claw_certs.store import StagedCaError, StoredCas, finish, init, load_public_cas, rotate
+from claw_certs.store import (
+    NoCaError,
+    StagedCaError,
+    StoredCas,
+    finish,
+    init,
+    load_public_cas,
+    rotate,
+)
 from claw_cli.arguments import AsJson, File, Pod, pod_file
 from claw_cli.screen import fail, plain, print_json, print_lines
 from claw_compile.compiler import check_pod
@@ -179,9 +187,10 @@ def _update(ca: _PodCa, public: Path | None, change: Callable[[bytes], StoredCas
         fail(
             f"{error}: run `claw certs rotate {ca.file}`, and recreate the runners before --finish"
         )
+    except NoCaError as error:
+        fail(f"{ca.directory}: {error}: run `claw certs init {ca.file}`")
     except UnfitError as error:
-        remedy = "init" if str(error) == "there is no CA yet" else "init --force"
-        fail(f"{ca.directory}: {error}: run `claw certs {remedy} {ca.file}`")
+        fail(f"{ca.directory}: {error}: run `claw certs init --force {ca.file}`")
     except ValueError as error:
         fail(str(error))
 

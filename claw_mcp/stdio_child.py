@@ -180,9 +180,11 @@ class StdioChild:
             self._close_lifeline()
             await self._exits(_KILL_SECONDS)
 
-        was_killed = self._process.returncode is None or self._process.returncode < 0
-        if was_killed:
-            # The reaper itself is gone: what is left of the server is in its process group.
+        # The process is the reaper, which ends the server's descendants before itself. If it hangs,
+        # or a signal ended it, it has left some: they are killed by its process group.
+        code = self._process.returncode
+        has_failed = code is None or code < 0
+        if has_failed:
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
             await self._exits(_KILL_SECONDS)
@@ -270,9 +272,9 @@ class StdioChild:
                 self._observer.bad_output("an answer that nobody waits for", line)
 
     def _settle(self, message: RpcMessage) -> bool:
-        """Give a call its answer.
+        """Give a call its answer; drop an answer that comes after its call was given up.
 
-        Return False for an answer to what was never asked; a late one is dropped.
+        Return False if the message is no answer to anything that was asked.
         """
         if not message.is_response:
             return False
@@ -280,8 +282,9 @@ class StdioChild:
         key = bytes(message.id)
         call = self._calls.get(key)
         if call is None:
-            # An id of ours whose call was given up.
-            return key.isdigit() and len(key) < _MAX_ID_DIGITS and int(key) <= self._last_id
+            # Our ids count from 1, so one up to the last is of a call that was given up.
+            is_number = key.isdigit() and len(key) < _MAX_ID_DIGITS
+            return is_number and int(key) <= self._last_id
         if call.answer.done():
             return True
 

@@ -149,6 +149,7 @@ class DescriptorLookup:
 
         names = {tool.name for tool in first.tools}
         for candidate in others:
+            # A diagnostic stands for a source that can't be used.
             if not isinstance(candidate, Result) or has_errors(candidate.diagnostics):
                 continue
             other = candidate.value
@@ -160,9 +161,13 @@ class DescriptorLookup:
                 continue
 
             notes: list[Note] = []
-            for each, only in ((first, names - other_names), (other, other_names - names)):
-                if only:
-                    notes.append(Note(each.root.span, f"only here: {', '.join(sorted(only))}"))
+            only_first = sorted(names - other_names)
+            only_other = sorted(other_names - names)
+            if only_first:
+                notes.append(Note(first.root.span, f"only here: {', '.join(only_first)}"))
+            if only_other:
+                notes.append(Note(other.root.span, f"only here: {', '.join(only_other)}"))
+
             message = (
                 f"{service.name.text} is described twice, with different tools; {first.file} counts"
             )

@@ -194,20 +194,25 @@ class _Interpolator:
         return self._apply(name[0], operator[0], word, depth), after
 
     def _apply(self, name: str, operator: str, word: str, depth: int) -> str:
+        """Return what replaces ``${NAME<operator>word}``.
+
+        The word is filled in only where it is used: a default's own unset variable is no problem of
+        a variable that is set.
+        """
         value = self.lookup(name)
-        ignores_empty = operator.startswith(":")
-        is_set = value is not None and (value != "" or not ignores_empty)
+        is_set = value is not None
+        if operator.startswith(":") and value == "":
+            is_set = False
 
-        # The word is filled in only where it is used: a default's own unset variable is no problem
-        # of a variable that is set.
-        match operator[-1]:
-            case "+":
-                return self.fill(word, depth + 1) if is_set else ""
-            case "-":
-                return self._take(value) if is_set else self.fill(word, depth + 1)
-
+        kind = operator[-1]
+        if kind == "+":
+            return self.fill(word, depth + 1) if is_set else ""
         if is_set:
             return self._take(value)
+        if kind == "-":
+            return self.fill(word, depth + 1)
+
+        # With "?" the word is the message for an unset variable.
         self.problems.append(UnsetVariable(name, word))
         return ""
 

@@ -94,7 +94,7 @@ def _cut_choices(document: dict[str, Any], sizes: Sequence[ShownSize]) -> Answer
 def _cut_list(
     document: dict[str, Any], name: str, sizes: Sequence[ShownSize]
 ) -> AnswerParts | None:
-    """Cut an answer whose parts are blocks or items.
+    """Cut an answer whose parts are blocks (under "content") or items (under "output").
 
     A part without characters, such as a search of the provider's own, goes to the round whose text
     comes behind it.
@@ -116,7 +116,11 @@ def _cut_list(
             place += 1
 
         taken = parts[start:place]
-        rounds.append(taken if name == "output" or not taken else [{"content": taken}])
+        if name == "content" and taken:
+            # Blocks are the content of one message. Items of "output" stand for themselves.
+            rounds.append([{"content": taken}])
+        else:
+            rounds.append(taken)
 
     return AnswerParts(rounds, {**document, name: parts[place:]})
 

@@ -62,7 +62,8 @@ def match_rounds(
 
     One stored turn serves one message.
     """
-    return _choose(_find_pairs(anchors, stored, session, blocks or {}))
+    blocks = blocks or {}
+    return _choose(_find_pairs(anchors, stored, session, blocks), blocks)
 
 
 class AnswerMatches(NamedTuple):
@@ -83,7 +84,7 @@ def match_answers(
     for pair in pairs:
         places_of.setdefault(pair.rounds.id, []).append(pair.place)
 
-    return AnswerMatches(_choose(pairs), places_of)
+    return AnswerMatches(_choose(pairs, evidence.blocks), places_of)
 
 
 def place_rounds(
@@ -126,15 +127,35 @@ def place_rounds(
     return placed
 
 
-def _choose(pairs: Sequence["_Pair"]) -> dict[int, StoredRounds]:
-    """Return the best pair of each message; none of them share a message or a turn."""
+def _choose(
+    pairs: Sequence["_Pair"], blocks: Mapping[int, MessageBlock]
+) -> dict[int, StoredRounds]:
+    """Return the best pair of each message; none of them share a message or a turn.
+
+    An answer may be several messages of a block. None of them goes to another turn with such an
+    answer, though only one of them is needed to find their own; and calls of one id are one answer.
+    """
     matches: dict[int, StoredRounds] = {}
-    used: set[int] = set()
+    place_of: dict[int, int] = {}  # Id of rounds → the message that they were found by
+    parts: set[int] = set()  # Further messages of answers that were found
+    handoffs: set[tuple[MessageBlock | None, str]] = set()  # Blocks with calls that were found
 
     for pair in pairs:
-        if pair.place not in matches and pair.rounds.id not in used:
+        if pair.place in matches or pair.place in parts:
+            continue
+
+        block = blocks.get(pair.place)
+        answer = pair.rounds.anchor.key
+        is_handoff = block is not None and _kind(answer) == "calls"
+        handoff = (block, _digest(answer)) if is_handoff else None  # Live or not
+        chosen = place_of.get(pair.rounds.id)
+        if chosen is None and handoff not in handoffs:
             matches[pair.place] = pair.rounds
-            used.add(pair.rounds.id)
+            place_of[pair.rounds.id] = pair.place
+            if handoff is not None:
+                handoffs.add(handoff)
+        elif chosen is not None and pair.is_part and block and block == blocks.get(chosen):
+            parts.add(pair.place)
 
     return matches
 
@@ -159,6 +180,12 @@ class _Pair(NamedTuple):
     number: int  # The id of the rounds, which grows with each turn
     place: int  # The index of the message
     rounds: StoredRounds
+    key: str  # The key that both have
+
+    @property
+    def is_part(self) -> bool:
+        """True if the message may be a part of the answer, and is not known to be all of it."""
+        return self.key != self.rounds.anchor.key
 
 
 def _find_pairs(
@@ -188,7 +215,15 @@ def _find_pairs(
             stretch = blocks[index].stretch if index in blocks else index
             similar = _find_similar(rounds_of[key], anchors[index], key, session)
             pairs += [
-                _Pair(similarity, stretch, -index, rounds.id, index, rounds)
+                _Pair(
+                    similarity,
+                    stretch,
+                    -index,
+                    rounds.id,
+                    index,
+                    rounds,
+                    key,
+                )
                 for rounds, similarity in similar
             ]
 
@@ -269,6 +304,11 @@ def _may_match(
 
     has_evidence = bool(rounds.anchor.before and anchor.before)
     return not has_evidence
+
+
+def _digest(key: str) -> str:
+    """Return the digest in a key, which comes behind its kind."""
+    return key.rpartition(":")[2]
 
 
 def _kind(key: str) -> str:

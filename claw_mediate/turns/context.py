@@ -11,6 +11,7 @@ from claw_contract.redaction.redactor import Redactor
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.http import Request
+from claw_mediate.core.shown import LiveRecord
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import ModelResponse, Outcome, Round, ToolResult
 from claw_mediate.dialects.base import Dialect, RequestVariants, RunnerRequest
@@ -106,6 +107,14 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
         return self.route.candidate.model if self.route is not None else ""
 
 
+class SettledAnswer(msgspec.Struct, frozen=True):
+    """The part of a failed turn's answer that stands before the last words of a request."""
+
+    text: str
+    before: tuple[str, ...]  # Digests of the last messages before it
+    record: LiveRecord  # The failed turn's hidden rounds
+
+
 class TurnContext(RequestContext, frozen=True, kw_only=True):
     """Everything fixed about a mediated turn before it starts."""
 
@@ -120,6 +129,8 @@ class TurnContext(RequestContext, frozen=True, kw_only=True):
     """The text that the runner has of an earlier attempt's answer, and sent with its request."""
     before_rest: tuple[str, ...] = ()
     """Digests of the last messages before the rest of that answer: what is held is among them."""
+    settled: SettledAnswer | None = None
+    """The part of an earlier turn's answer that was sent, with the runner's words behind it."""
     conversation: ConversationRecord | None = None
     """The conversation that the provider puts the turn into."""
 

@@ -40,7 +40,7 @@ from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.telemetry.timing import Stopwatch
 from claw_mediate.turns.answer_stream import streams_live
 from claw_mediate.turns.budgets import Admission
-from claw_mediate.turns.context import DialectRequest, TurnContext
+from claw_mediate.turns.context import DialectRequest, SettledAnswer, TurnContext
 from claw_mediate.turns.held_answers import HeldAnswer, HeldAnswers
 from claw_mediate.turns.idempotency import (
     POLL_SECONDS,
@@ -66,6 +66,7 @@ from claw_state.ownership import KeptObject
 from claw_state.url import StoreError
 
 type _Entered = RunningTurn | CompletedTurn | RunnerResponse
+type _AnswerPart = HeldAnswer | SettledAnswer
 
 
 @dataclass(slots=True, weakref_slot=True)
@@ -240,8 +241,9 @@ class TurnPipeline:
         """
         agent = incoming.agent
         held = await self._find_held(incoming)
+        settled: SettledAnswer | None = None
         if held is not None and held.has_followers:
-            await self._settle(held)
+            settled = await self._settle(held)
             held = None
 
         held_text = ""
@@ -268,7 +270,7 @@ class TurnPipeline:
                 # An equal request has waited for this turn, and this one for the lock meanwhile.
                 return FoundAnswer(self._answer_again(incoming, entrance.awaited), held_text)
             else:
-                entered = await self._enter_conversation(incoming, known_by, held)
+                entered = await self._enter_conversation(incoming, known_by, held or settled)
                 if isinstance(entered, CompletedTurn):
                     entrance.awaited = entered if entered.awaited else None
                     return FoundAnswer(self._answer_again(incoming, entered), held_text)
@@ -289,11 +291,11 @@ class TurnPipeline:
         except StoreError:
             return None
 
-    async def _settle(self, held: HeldAnswer) -> None:
+    async def _settle(self, held: HeldAnswer) -> SettledAnswer | None:
         """Remember the rounds of a failed turn under what the runner holds of its answer."""
         past = held.past
         if past is None:
-            return
+            return None
 
         agent_id, request = held.incoming.agent.id, held.known_by.request
         entrance = self._entering.setdefault((agent_id, request), _EntryLock())
@@ -303,17 +305,18 @@ class TurnPipeline:
             except StoreError:
                 is_taken = False
             if not is_taken:
-                return  # Another request goes on with it.
+                return None  # Another request goes on with it.
 
             try:
                 context = await self._prepare(held.incoming, past.turn_id, Stopwatch())
-                if not isinstance(context, RunnerResponse):
-                    await self._turns.settle(replace(context, held=held.text))
+                if isinstance(context, RunnerResponse):
+                    return None
+                return await self._turns.settle(replace(context, held=held.text))
             finally:
                 await self._turns.abandon(past.turn_id)
 
     async def _enter_conversation(
-        self, incoming: DialectRequest, known_by: RequestFingerprint, held: HeldAnswer | None
+        self, incoming: DialectRequest, known_by: RequestFingerprint, part: _AnswerPart | None
     ) -> _Entered:
         """Enter a turn.
 
@@ -322,7 +325,7 @@ class TurnPipeline:
         """
         conversation = incoming.view.conversation
         if not conversation:
-            return await self._enter(incoming, known_by, held)
+            return await self._enter(incoming, known_by, part)
 
         place = (incoming.agent.id, f"conversation {conversation}")
         entrance = self._entering.setdefault(place, _EntryLock())
@@ -363,11 +366,11 @@ class TurnPipeline:
         self,
         incoming: DialectRequest,
         known_by: RequestFingerprint,
-        held: HeldAnswer | None = None,
+        part: _AnswerPart | None = None,
     ) -> _Entered:
         """Return the earlier attempt's answer, or start a turn, which may resume that attempt.
 
-        ``held``: what the runner has of that attempt's answer.
+        ``part``: what the runner has of that attempt's answer, or of an earlier turn's.
         """
         turn_id = new_turn_id()
         stopwatch = Stopwatch()
@@ -401,9 +404,11 @@ class TurnPipeline:
                     fingerprint=known_by.request,
                     attempt=attempt,
                     admission=admission,
-                    held="" if held is None else held.text,
-                    before_rest=() if held is None else held.before_rest,
                 )
+                if isinstance(part, HeldAnswer):
+                    context = replace(context, held=part.text, before_rest=part.before_rest)
+                else:
+                    context = replace(context, settled=part)
                 running = self._turns.start(context)
                 has_started = True
                 return running

@@ -27,7 +27,7 @@ from claw_mediate.providers.live_reply import FlowLimits
 from claw_mediate.telemetry.event_log import now_rfc3339
 from claw_mediate.turns.answer_stream import AnswerStream
 from claw_mediate.turns.checkpoint import TurnCheckpoint
-from claw_mediate.turns.context import TurnContext
+from claw_mediate.turns.context import SettledAnswer, TurnContext
 from claw_mediate.turns.driver import TurnDriver, drive
 from claw_mediate.turns.ports import Ports, TurnParts
 from claw_mediate.turns.provider_memory import ReplayableReasoning, StreamUsageRefusals
@@ -110,8 +110,8 @@ class TurnRegistry:
             self._heartbeat = asyncio.ensure_future(self._renew_leases())
         return running
 
-    async def settle(self, context: TurnContext) -> None:
-        """Remember what a failed turn did, without going on with it.
+    async def settle(self, context: TurnContext) -> SettledAnswer | None:
+        """Remember what a failed turn did, without going on with it; None if it did nothing.
 
         Its rounds are rebuilt from the journal: no model is asked, and no tool is called. They are
         remembered under what the runner holds of the turn (``context.held``).
@@ -130,6 +130,7 @@ class TurnRegistry:
         stream.drop(outcome.rounds)
         ended = RunningTurn(context, driver, checkpoint, self._parts, stream)
         await ended.remember_held(outcome.rounds)
+        return ended.describe_settled(outcome.rounds)
 
     async def abandon(self, turn_id: str) -> None:
         """End in the journal a turn that was entered there and does not start."""

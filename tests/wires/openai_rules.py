@@ -21,7 +21,8 @@ def check(request: Body, replies: Mapping[str, bytes]) -> None:
             assert message["tool_call_id"] in open_calls, (
                 "each result answers a call right before it, once"
             )
-            assert isinstance(message["content"], str)
+            content = message["content"]
+            assert isinstance(content, str) or {part["type"] for part in content} == {"text"}
             open_calls.remove(message["tool_call_id"])
             continue
         assert not open_calls, "every call is answered right behind it"

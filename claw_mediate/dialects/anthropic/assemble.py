@@ -415,20 +415,25 @@ def _split_or_empty(raw: bytes | None) -> Members:
 def _with_more(
     events: Sequence[ReplyEvent], members: Members, nested: dict[str, Members]
 ) -> Sequence[ReplyEvent]:
-    """Return what an event of a block tells, with the members that we do not know."""
-    known = 2 + len(nested)  # The type, the index
-    if len(members) <= known or not events or "index" not in members:
+    """Return what an event of a block tells, with its members that we do not know.
+
+    They go with what has the event's own type. A start may tell more: the deltas of what its block
+    holds already.
+    """
+    known = ("type", "index", *nested)
+    has_others = len(members) > len(known)
+    if not events or not has_others or "index" not in members:
         return events
 
     event_type = string_member(members, "type")
-    own = ("type", "index", *nested)
-    more = as_raw({name: raw for name, raw in members.items() if name not in own})
-    return [
-        msgspec.structs.replace(event, data={**more, **event.data})
-        if event.data["type"] == event_type
-        else event
-        for event in events
-    ]
+    others = as_raw({name: raw for name, raw in members.items() if name not in known})
+
+    told: list[ReplyEvent] = []
+    for event in events:
+        if event.data["type"] == event_type:
+            event = msgspec.structs.replace(event, data={**others, **event.data})  # noqa: PLW2901
+        told.append(event)
+    return told
 
 
 def _read_index(members: Members) -> int | None:

@@ -389,27 +389,35 @@ def _has_value(raw: msgspec.Raw | None) -> bool:
 
 
 def _check_repeated(data: bytes) -> None:
-    """Raise ``RepeatedMemberError`` for a member that is read and stands twice in its object."""
-    chunk = json_splice.find_members(data, _READ)
-    if "choices" not in chunk:
-        return
+    """Raise ``RepeatedMemberError`` for a member that is read and stands twice in its object.
 
-    raw_choices = data[chunk["choices"].start : chunk["choices"].end]
-    if raw_choices == _NULL:
-        return
-    for raw_choice in _elements_decoder.decode(raw_choices):
-        choice = bytes(raw_choice)
-        json_splice.find_members(choice, _READ)
-        delta = _value(_members_decoder.decode(choice), "delta")
-        if delta[:1] != b"{":
-            continue
+    Those are the objects of a chunk, its choices, their deltas, and the calls in these.
+    """
+    chunk = _members_once(data)
+    for choice in _array(chunk, "choices"):
+        delta = _value(_members_once(choice), "delta")
+        if delta[:1] == b"{":
+            _check_delta(delta)
 
-        json_splice.find_members(delta, _READ)
-        members = _members_decoder.decode(delta)
-        function = _value(members, FUNCTION_CALL)
-        if function[:1] == b"{":
-            json_splice.find_members(function, _READ)
-        raw_calls = _value(members, TOOL_CALLS)
-        for raw_call in _elements_decoder.decode(raw_calls) if raw_calls != _NULL else ():
-            json_splice.find_members(bytes(raw_call), _READ)
-            check_members(_members_decoder.decode(raw_call))
+
+def _check_delta(raw: bytes) -> None:
+    delta = _members_once(raw)
+
+    function = _value(delta, FUNCTION_CALL)
+    if function[:1] == b"{":
+        _members_once(function)
+
+    for call in _array(delta, TOOL_CALLS):
+        check_members(_members_once(call))
+
+
+def _members_once(raw: bytes) -> Members:
+    """Return the members of an object, of which each that is read stands once."""
+    json_splice.find_members(raw, _READ)
+    return _members_decoder.decode(raw)
+
+
+def _array(members: Members, name: str) -> list[bytes]:
+    """Return the elements of a member; none if it is null or absent."""
+    raw = _value(members, name)
+    return [] if raw == _NULL else [*map(bytes, _elements_decoder.decode(raw))]

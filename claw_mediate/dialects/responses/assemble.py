@@ -4,7 +4,7 @@ event                                 becomes
 ────────────────────────────────────  ───────────────────────────────────────────────────────
 response.created, .in_progress        the opening, once
 response.output_item.added            the beginning of the next piece
-the events of an item                 its parts and texts (``item_events``)
+the events of an item                 its parts and texts (``channels``)
 response.output_item.done             what of the item was not told yet, and its end
 response.completed, .incomplete       items that were not told yet, and the reply's end
 response.failed, error                ``error``
@@ -29,15 +29,14 @@ from claw_mediate.dialects.members import (
     string_member,
     without_line_breaks,
 )
+from claw_mediate.dialects.responses.channels import FORMS, ITEM_ADDED, ITEM_DONE
 from claw_mediate.dialects.responses.failures import failed_response
 from claw_mediate.dialects.responses.item_assembler import (
-    FORMS,
     NULL,
     ItemAssembler,
     read_index,
     read_text,
 )
-from claw_mediate.dialects.responses.item_events import ITEM_ADDED, ITEM_DONE
 from claw_mediate.dialects.responses.items import Item, join_items, read_item
 from claw_mediate.dialects.responses.matching import match_items
 from claw_mediate.dialects.responses.stream import begun

@@ -1,12 +1,12 @@
 """One item of a provider's stream: what each of its events tells.
 
 Servers leave events out. What is missing is told all the same: a part that begins without its own
-event, a text that only its last event has, the ends of parts. So a piece always has the channels of
-``item_events``.
+event, a text that only its last event has, the ends of parts. So a piece always has the
+channels of a whole one.
 """
 
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -14,15 +14,17 @@ from claw_mediate.core import json_splice
 from claw_mediate.core.reply_events import CallPart, ReplyEvent
 from claw_mediate.dialects.base import UnreadableResponseError
 from claw_mediate.dialects.members import split_object
-from claw_mediate.dialects.responses.item_events import (
+from claw_mediate.dialects.responses.channels import (
     ADDED,
     DONE,
+    FORMS,
     ITEM_ADDED,
     ITEM_DONE,
+    PLACES,
+    Form,
     is_closing,
-    item_kind,
-    tell_item,
 )
+from claw_mediate.dialects.responses.item_events import item_kind, tell_item
 from claw_mediate.dialects.responses.items import (
     CUSTOM,
     FUNCTION,
@@ -37,33 +39,6 @@ type Members = dict[str, Any]
 """The members of an event: each a ``msgspec.Raw``, or a value of ours."""
 
 
-class Form(NamedTuple):
-    """A type of event of an item's parts and texts."""
-
-    prefix: str  # Of the channel: "part", "summary", or "" for the item itself
-    suffix: str  # Of the channel
-    text: str = ""  # The member with the text: of a delta, or of the end of a text
-
-
-FORMS: Final = {
-    "response.content_part.added": Form("part", "added"),
-    "response.content_part.done": Form("part", "done"),
-    "response.output_text.delta": Form("part", "text", "delta"),
-    "response.output_text.done": Form("part", "text.done", "text"),
-    "response.output_text.annotation.added": Form("part", "annotation"),
-    "response.refusal.delta": Form("part", "refusal", "delta"),
-    "response.refusal.done": Form("part", "refusal.done", "refusal"),
-    "response.reasoning_text.delta": Form("part", "text", "delta"),
-    "response.reasoning_text.done": Form("part", "text.done", "text"),
-    "response.reasoning_summary_part.added": Form("summary", "added"),
-    "response.reasoning_summary_part.done": Form("summary", "done"),
-    "response.reasoning_summary_text.delta": Form("summary", "text", "delta"),
-    "response.reasoning_summary_text.done": Form("summary", "text.done", "text"),
-    "response.function_call_arguments.delta": Form("", "arguments", "delta"),
-    "response.function_call_arguments.done": Form("", "arguments.done", "arguments"),
-    "response.custom_tool_call_input.delta": Form("", "input", "delta"),
-    "response.custom_tool_call_input.done": Form("", "input.done", "input"),
-}
 _NEW_PARTS: Final = {
     "response.refusal": {"type": "refusal", "refusal": ""},
     "response.reasoning_text": {"type": "reasoning_text", "text": ""},
@@ -73,7 +48,6 @@ _NEW_PARTS: Final = {
 _NEW_TEXT: Final = {"type": "output_text", "text": "", "annotations": []}
 _OF_STREAM: Final = ("sequence_number", "output_index", "item_id")
 """Members that each stream has its own of."""
-_PLACES: Final = ("content_index", "summary_index")
 _NO_TEXT: Final = (b'""', b"null")
 
 _text_decoder = msgspec.json.Decoder(str)
@@ -230,7 +204,7 @@ class ItemAssembler(StreamedItem):
 
     def pass_on(self, name: str, members: Members) -> Iterator[ReplyEvent]:
         """Yield an event of a type that a body does not tell of."""
-        places = [bytes(members[place]).decode() for place in _PLACES if place in members]
+        places = [bytes(members[place]).decode() for place in PLACES if place in members]
         channel = ".".join(["other", name, *places])
 
         is_text = name.endswith(".delta") and bytes(members.get("delta", NULL))[:1] == b'"'
@@ -312,4 +286,4 @@ def _call_part(view: Item, raw: bytes) -> CallPart:
 
 def _place(members: Members) -> Members:
     """Return the members that say which part an event belongs to."""
-    return {name: members[name] for name in _PLACES if name in members}
+    return {name: members[name] for name in PLACES if name in members}

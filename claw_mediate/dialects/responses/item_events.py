@@ -1,24 +1,11 @@
 """The events of one item of a response, told of the item as it is when it is done.
 
-docs/spec/responses.md section 7. The names of the channels:
-
-    channel              events
-    ───────────────────  ───────────────────────────────────────────────────────────
-    added, done          response.output_item.added, .done
-    part.N.added, .done  response.content_part.added, .done
-    part.N.text          the deltas of output_text or reasoning_text
-    part.N.refusal       the deltas of refusal
-    part.N.annotation    response.output_text.annotation.added
-    summary.N.…          the same of a part of a summary: added, text, done
-    arguments, input     the deltas of function_call_arguments, custom_tool_call_input
-    ….text.done, …       the last event of a text
-    any other            events of types that a body does not tell of, by their type
-
+docs/spec/responses.md section 7. The channels of the events are those of ``channels``.
 What we do not know is told whole, by ``added`` and ``done``.
 """
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -30,12 +17,8 @@ from claw_mediate.dialects.members import (
     split_object,
     string_member,
 )
+from claw_mediate.dialects.responses.channels import ADDED, DONE, ITEM_ADDED, ITEM_DONE, is_closing
 from claw_mediate.dialects.responses.items import REASONING, Item, read_item
-
-ADDED: Final = "added"
-DONE: Final = "done"
-ITEM_ADDED: Final = "response.output_item.added"
-ITEM_DONE: Final = "response.output_item.done"
 
 type _Event = tuple[str, dict[str, Any], str]
 """The channel, the members and the text of an event."""
@@ -46,11 +29,6 @@ def item_kind(item: Item) -> EventKind:
     if item.is_call:
         return "call"
     return "reasoning" if item.kind == REASONING else "content"
-
-
-def is_closing(channel: str) -> bool:
-    """Return True if the events of a channel end the item, or a part of it."""
-    return channel == DONE or channel.endswith(".done")
 
 
 def tell_item(piece: int, raw: bytes) -> Iterator[ReplyEvent]:

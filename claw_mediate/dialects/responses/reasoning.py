@@ -26,7 +26,7 @@ from claw_mediate.core.reply_events import ReplyEvent
 from claw_mediate.core.types import Round
 from claw_mediate.dialects.base import ReplayRules
 from claw_mediate.dialects.bodies import encode
-from claw_mediate.dialects.responses.item_events import DONE
+from claw_mediate.dialects.responses.channels import DONE
 from claw_mediate.dialects.responses.items import IMAGE, REASONING, Item, read_item, split_items
 
 # The member of a stored reasoning item that names its provider and model; it is never sent

@@ -15,12 +15,12 @@ from claw_mediate.core.reply_events import EventKind, ReplyEvent
 from claw_mediate.dialects.base import MAX_PARTS, UnreadableResponseError
 from claw_mediate.dialects.bodies import Changes
 from claw_mediate.dialects.members import split_array, split_object, string_member
-from claw_mediate.dialects.responses.item_events import ADDED, DONE, tell_item
+from claw_mediate.dialects.responses.channels import ADDED, DONE, PART_PREFIXES
+from claw_mediate.dialects.responses.item_events import tell_item
 from claw_mediate.dialects.responses.items import join_items
 
 _ARRAYS: Final = {"content": "part", "summary": "summary"}
 """Members that are arrays of parts, and the beginning of their channels."""
-_PREFIXES: Final = ("part.", "summary.")
 _PART_TEXTS: Final = ("text", "refusal")
 _ITEM_TEXTS: Final = ("arguments", "input")
 
@@ -56,7 +56,7 @@ class StreamedItem:
             self._added = bytes(event.data["item"])
         elif channel == DONE:
             self.done = bytes(event.data["item"])
-        elif "part" in event.data and channel.startswith(_PREFIXES):
+        elif "part" in event.data and channel.startswith(PART_PREFIXES):
             self._note_part(channel, bytes(event.data["part"]))
         elif "annotation" in event.data and channel.endswith(".annotation"):
             part = channel.removesuffix(".annotation")

@@ -30,8 +30,8 @@ from claw_mediate.dialects.members import (
     string_member,
     without_line_breaks,
 )
+from claw_mediate.dialects.responses.channels import ADDED, DONE, PLACES
 from claw_mediate.dialects.responses.echo import echo_changes
-from claw_mediate.dialects.responses.item_events import ADDED, DONE
 from claw_mediate.dialects.responses.items import join_items, mint_item_id, read_item
 from claw_mediate.dialects.responses.stream import BEGUN
 from claw_mediate.dialects.responses.streamed_item import StreamedItem
@@ -54,7 +54,6 @@ _NO_USAGE: Final = {
     "total_tokens": 0,
 }
 _OUTPUT_TEXT: Final = "response.output_text.delta"
-_PLACES: Final = ("content_index", "summary_index")
 
 type _Members = dict[str, Any]
 
@@ -83,7 +82,7 @@ class _ShownItem:
 
         self._beat = None
         if event.text:
-            places = {place: event.data[place] for place in _PLACES if place in event.data}
+            places = {place: event.data[place] for place in PLACES if place in event.data}
             logprobs: _Members = {"logprobs": []} if name == _OUTPUT_TEXT else {}
             self._beat = {"type": name, "delta": "", **logprobs, **places}
         elif event.channel.startswith("other.") and event.data.keys() == {"type"}:

@@ -169,6 +169,54 @@ async def test_the_beginning_of_a_first_reply_is_gone_on_with(
     assert live.services.calls == ["desk.trade"] * trades
 
 
+@pytest.mark.requirement("live:settled-joined")
+@pytest.mark.parametrize("then", ["", "call", "round"])
+async def test_a_settled_answer_that_its_runner_joins_with_the_next_one_keeps_its_rounds(
+    live: Desk, then: str
+) -> None:
+    """qwen-code asks for the rest, makes one answer of both, and drops what it asked with."""
+    await fails_after_a_trade(live)
+    asked = [*live.messages]
+    live.messages += [held(live, HELD), live.wire.user("It was cut off. Resume.")]
+    if then == "round":
+        live.model_says("Let me see.", ("desk.balance", {}))
+    live.native = ["shell"] * (then == "call")
+    live.model_says("All is done.", *[("shell", {})] * (then == "call"))
+    await live.turn()
+
+    answer = live.messages.pop()
+    live.messages = [*asked, *parts_joined(live, f"{HELD} {live.shown.text}", answer)]
+    live.model_says("Yes.")
+    await (live.runs_native("a file") if then == "call" else live.asks("Sure?"))
+    ids = [call for call, _ in live.wire.answers(live.model.messages())]
+    names = {"call": ["shell"], "round": ["desk.balance"]}.get(then, [])
+    assert [live.model.names[call] for call in ids] == ["desk.trade", *names]
+
+
+@pytest.mark.requirement("live:settled-joined")
+async def test_an_answer_that_is_joined_and_breaks_off_again_has_its_rounds(live: Desk) -> None:
+    await fails_after_a_trade(live)
+    asked = [*live.messages]
+    live.messages += [held(live, HELD), live.wire.user("It was cut off. Resume.")]
+    live.model_breaks_off("bought at noon, or so.", behind="noon")
+    await live.turn()
+    live.messages = [*asked, held(live, f"{HELD} bought at noon,"), live.wire.user("Resume.")]
+    live.model_says("All is done.")
+    await live.turn()
+    assert [call for call, _ in live.wire.answers(live.model.messages())] == ["call_1"]
+
+
+def parts_joined(desk: Desk, text: str, answer: Body) -> list[Body]:
+    """Return an answer with another text, as a runner keeps it that knows no items or blocks."""
+    if desk.wire is responses:
+        calls = [item for item in answer["items"] if item["type"] == "function_call"]
+        return [held(desk, text), *calls]
+    if desk.wire is anthropic:
+        calls = [block for block in answer["content"] if block["type"] == "tool_use"]
+        return [{"role": "assistant", "content": [{"type": "text", "text": text}, *calls]}]
+    return [answer | {"content": text}]
+
+
 def parts_of(messages: list[Body]) -> Iterator[Body]:
     for message in messages:
         content = message["content"]

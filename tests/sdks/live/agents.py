@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from tests.docs.pages import ENTRANCES, blocks
@@ -55,11 +56,44 @@ def opencode(home: Path, pod: Pod, words: str, *, goes_on: bool) -> list[str]:
     return [*client_program("opencode"), "run", *again, "--format", "json", words]
 
 
+def pi(
+    home: Path, pod: Pod, words: str, *, goes_on: bool, api: str = "openai-completions"
+) -> list[str]:
+    folder = home / ".pi" / "agent"
+    folder.mkdir(parents=True, exist_ok=True)
+    page = page_file("pi", "json").replace("openai-completions", api)
+    base = pod.url if api == "anthropic-messages" else f"{pod.url}/v1"
+    models = json.loads(page.replace("http://cllama:8080/v1", base))
+    # Otherwise its tools do not say whether they are strict, which Responses takes for a yes.
+    models["providers"]["pod"]["compat"] = {"supportsStrictMode": True}
+    (folder / "models.json").write_text(json.dumps(models), encoding="utf-8")
+    soon = {"retry": {"baseDelayMs": 10}}  # It tries again after 2 s else
+    (folder / "settings.json").write_text(json.dumps(soon), encoding="utf-8")
+    again = ["--continue"] if goes_on else []
+    model = ["--provider", "pod", "--model", "gpt-4o"]
+    return [*client_program("pi"), "-p", *model, "--offline", *again, "--mode", "json", words]
+
+
+def qwen_code(home: Path, pod: Pod, words: str, *, goes_on: bool) -> list[str]:
+    del home, pod
+    again = ["--continue"] if goes_on else []
+    shown = ["--output-format", "stream-json", "--include-partial-messages", "--yolo"]
+    model = ["--auth-type", "openai", "--model", "gpt-4o"]
+    return [*client_program("qwen"), *model, *again, *shown, words]
+
+
 AGENTS: dict[str, Callable[..., list[str]]] = {
     "claude-code": claude_code,
     "codex": codex,
     "opencode": opencode,
+    "pi": pi,
+    "qwen-code": qwen_code,
 }
+VARIANTS = AGENTS | {
+    "pi-anthropic": partial(pi, api="anthropic-messages"),
+    "pi-responses": partial(pi, api="openai-responses"),
+}
+"""The same, in each protocol that they speak here."""
 
 
 def run_agent(
@@ -69,15 +103,16 @@ def run_agent(
     words: str,
     *,
     goes_on: bool = False,
+    gives_up: bool = False,
     output: Path | None = None,
 ) -> str:
     """Run one turn of an agent; return what it prints.
 
-    ``goes_on``: in the conversation of the last turn in this home. ``output``: the file that
-    it prints to meanwhile.
+    ``goes_on``: in the conversation of the last turn in this home. ``gives_up``: it ends with an
+    error. ``output``: the file that it prints to meanwhile.
     """
     home.mkdir(exist_ok=True)
-    command = AGENTS[agent](home, pod, words, goes_on=goes_on)
+    command = VARIANTS[agent](home, pod, words, goes_on=goes_on)
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": str(home),
@@ -108,5 +143,5 @@ def run_agent(
             timeout=SECONDS,
         )
     printed = output.read_text(encoding="utf-8")
-    assert run.returncode == 0, printed[-3000:]
+    assert gives_up or run.returncode == 0, printed[-3000:]
     return printed

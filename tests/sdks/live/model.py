@@ -18,13 +18,14 @@ from typing import Literal
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from tests.peers import wire_of
+from tests.peers import model_response, wire_of
 from tests.wires import Body, Made, Wire, anthropic, openai, responses
 from tests.wires.parts import error_event
 
 NATIVE: dict[str, Body] = {
     "Bash": {"command": "echo three files", "description": "List the files."},
     "bash": {"command": "echo three files", "description": "List the files."},
+    "run_shell_command": {"command": "echo three files", "is_background": False},
     "exec_command": {"cmd": "echo three files"},
     "shell": {"command": "ls"},
 }
@@ -55,9 +56,9 @@ CASES: dict[str, tuple[Step, ...]] = {
     ),
     "everything": (
         Step("First the balance. ", "balance", thought="What is there? "),
-        Step("Now the files. ", "native", thought="What else is there? "),
+        Step("Now the files. ", "native", thought="What else is there?"),
         Step("Now I buy. ", "trade", thought="That is enough. "),
-        Step("You own three files.", thought="It is done. "),
+        Step("You own three files.", thought="It is done."),
     ),
     "cut": (Step("I buy one. ", "trade"), Step("Now you own a share.", fails="cut")),
     "error": (Step("I buy one. ", "trade"), Step("Now you own a share.", fails="error")),
@@ -85,6 +86,10 @@ class LiveModel:
 
         body = json.loads(await request.body())
         wire = wire_of(request.url.path)
+        if not _is_mediated(wire, body):
+            reply = self._reply(wire, body, Step("A title."))
+            return model_response(wire, reply, stream=body.get("stream") is True)
+
         try:
             wire.check(body, self.replies)
         except (AssertionError, LookupError) as error:
@@ -108,9 +113,6 @@ class LiveModel:
         messages = body[wire.TRANSCRIPT]
         texts = [json.dumps(message) for message in messages]
         places = [place for place, text in enumerate(texts) if _CASE.search(text)]
-        if not places or not NATIVE.keys() & wire.tools(body).keys():
-            return "", Step("A title.")  # A question beside the conversation
-
         case, number = _CASE.findall(texts[places[-1]])[-1]
         if case == "again":
             names = [name.rpartition("__")[2] for name in wire.called(body)]
@@ -148,6 +150,15 @@ class LiveModel:
         for item in body["output"]:
             item["id"] = f"{item['id'].partition('_')[0]}_{self.numbers:048x}"
         return json.dumps(body).encode()
+
+
+def _is_mediated(wire: Wire, body: Body) -> bool:
+    """Return whether a request is of the conversation.
+
+    Agents ask beside it, for a title or a memory: such a request has no managed tools, and not its
+    hidden rounds.
+    """
+    return any(name.startswith("desk__") for name in wire.tools(body))
 
 
 async def _stream(wire: Wire, stream: bytes, fails: Failure | None) -> AsyncIterator[bytes]:

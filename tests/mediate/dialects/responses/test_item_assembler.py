@@ -9,8 +9,8 @@ import pytest
 
 from claw_mediate.core.reply_events import ReplyEvent
 from claw_mediate.dialects.base import UnreadableResponseError
+from claw_mediate.dialects.responses.channels import FORMS
 from claw_mediate.dialects.responses.item_assembler import (
-    FORMS,
     ItemAssembler,
     read_index,
     read_text,

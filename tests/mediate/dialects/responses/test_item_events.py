@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from claw_mediate.dialects.responses.item_events import is_closing, item_kind, tell_item
+from claw_mediate.dialects.responses.item_events import item_kind, tell_item
 from claw_mediate.dialects.responses.items import read_item
 from tests.mediate.items import NEW, PATCH, SEARCH
 from tests.wires import Body
@@ -72,11 +72,3 @@ def test_what_we_do_not_know_is_told_whole(item: dict[str, Any]) -> None:
     told = list(tell_item(0, raw(item)))
     assert [event.channel for event in told] == ["added", "done"]
     assert json.loads(bytes(told[1].data["item"])) == item
-
-
-@pytest.mark.requirement("live:responses-kinds")
-@pytest.mark.parametrize(
-    ("channel", "closes"), [("done", True), ("part.0.text.done", True), ("part.0.added", False)]
-)
-def test_the_last_event_of_a_part_ends_it(channel: str, closes: bool) -> None:
-    assert is_closing(channel) == closes
