@@ -142,6 +142,7 @@ class Conversations:
         if len(talk) == _A_CONVERSATION:
             talk.clear()
         talk.append(next(self._numbers))
+
         body = wire.conversation(
             kind, f"You are {agent}, of desk {who}, in conversation {talk[0]}.", talk
         )
@@ -150,14 +151,19 @@ class Conversations:
             ("content-type", "application/json"),
         ]
         request = Request("POST", "/v1/chat/completions", headers, body)
+
         admitted = self._mediator.admit(request)
         assert not isinstance(admitted, RunnerResponse)
         exchange = await self._mediator.exchange(admitted, request)
         assert isinstance(exchange, RunnerResponse)
+
+        # The whole answer, with the text that the provider gives to the turn's own number.
         said = b"".join([chunk async for chunk in exchange.chunks])
         assert exchange.status == 200, said
         assert wire.answer(talk[-1])[:20].encode() in said, said
         self.turns += 1
+
+        # A turn writes once more when its runner has the answer.
         assert exchange.on_delivered is not None
         await exchange.on_delivered()
 
