@@ -8,6 +8,7 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,6 +17,7 @@ import pytest
 
 from claw_contract.secret import DOTS
 from claw_mediate.core.http import RunnerResponse
+from claw_mediate.settings import KeepaliveKind
 from tests.turns.desk import TERMINAL_TOOL, WIRES, Desk, opened, tool
 from tests.turns.retrying import until_called
 from tests.turns.scripted import Thought
@@ -296,3 +298,36 @@ async def test_text_behind_a_call_is_sent_or_dropped_with_it(claude: Desk, name:
     else:
         assert claude.shown == Said("Let me look.Fifty.")
         assert b"And then?" not in claude.raw
+
+
+@pytest.mark.requirement("live:keepalive-in-text")
+@pytest.mark.parametrize("kind", ["comment", "native"])
+async def test_a_stream_is_kept_alive_while_a_provider_is_silent_within_a_text(
+    live: Desk, kind: KeepaliveKind
+) -> None:
+    live.settings = replace(
+        live.settings,
+        keepalive=0.01,
+        keepalive_openai=kind,
+        keepalive_anthropic=kind,
+        keepalive_responses=kind,
+    )
+    live.open()
+    goes_on = asyncio.Event()
+    live.model.pause = b"have ", goes_on
+    live.model_says("You have fifty.")
+    live.messages = [live.wire.user("How much?")]
+    exchange = await live.mediator.exchange(live.admitted(), live.request())
+    assert isinstance(exchange, RunnerResponse)
+
+    stream = b""
+    beats: list[bytes] = []
+    async for chunk in exchange.chunks:
+        if b"have " in stream and not goes_on.is_set():
+            beats.append(chunk)
+            if len(beats) == 2:
+                goes_on.set()
+        stream += chunk
+    assert all(b"fifty" not in beat for beat in beats)
+    assert all(beat.startswith(b":") for beat in beats) == (kind == "comment")
+    assert live.wire.said(live.wire.assembled(stream)) == Said("You have fifty.")
