@@ -133,9 +133,9 @@ class Arrivals:
         if name == "direct":
             return nullcontext()
         if fresh and self._plan.starts:
-            return self._at.proxy(name, touch=False)
+            return self._at.proxy(name, connects=False)
         if name not in self._proxies:
-            process = self._proxies.start(name, touch=not fresh)
+            process = self._proxies.start(name, connects=not fresh)
             if not fresh:
                 self._sample(
                     False, by, process, [place / 20 for place in range(2 * self._plan.agents)]

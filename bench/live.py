@@ -126,7 +126,7 @@ def rows(plan: Plan) -> tuple[Row, ...]:
 
 @dataclass
 class Stream:
-    """What one runner got."""
+    """The stream that one runner got."""
 
     asked_at: float
     first_at: float = 0.0

@@ -48,7 +48,7 @@ _BURST = 16
 
 @dataclass(frozen=True)
 class StreamOrder:
-    """What a request asks for."""
+    """The stream that a request asks for."""
 
     events: int
     gap: float

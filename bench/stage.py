@@ -138,17 +138,20 @@ class Site:
             if not there
         }
 
-    def proxy(self, name: str, *, touch: bool = True) -> AbstractContextManager[Process]:
-        """Return a proxy that starts; without ``touch`` it gets no connection
+    def proxy(self, name: str, *, connects: bool = True) -> AbstractContextManager[Process]:
+        """Return a proxy that starts; without ``connects`` it gets no connection
         before it is measured.
         """
         if name.startswith("bare"):
-            return self.bare(**({"stream_large_bodies": "1"} if name.endswith("streaming") else {}))
+            options = {"stream_large_bodies": "1"} if name.endswith("streaming") else {}
+            return self.bare(**options)
         if name == "empty addon":
             return self.bare("-s", str(EMPTY))
+
         root = self.before.resolve() if self.before and name == "before" else ROOT
         dispatch = "plain" if name.endswith("plain") else "fast"
-        return self.ours(dispatch, root, workers=2 if name == "2 workers" else 0, touch=touch)
+        workers = 2 if name == "2 workers" else 0
+        return self.ours(dispatch, root, workers, connects=connects)
 
     @contextmanager
     def bare(self, *arguments: str, **options: Any) -> Iterator[Process]:
@@ -163,7 +166,7 @@ class Site:
 
     @contextmanager
     def ours(
-        self, dispatch: str = "fast", root: Path = ROOT, workers: int = 0, *, touch: bool = True
+        self, dispatch: str = "fast", root: Path = ROOT, workers: int = 0, *, connects: bool = True
     ) -> Iterator[Process]:
         """Run mitmdump with the addon of a checkout; or ``claw proxy`` with so many workers."""
         port = free_port()
@@ -175,7 +178,7 @@ class Site:
         env = {**self.environment(self.home / f"proxy-{port}"), **addresses, **own}
         alone = [str(MITMDUMP), "-s", str(root / "addons" / "cllama.py")]
         command = [*CLAW, "proxy", "--workers", str(workers)] if workers else alone
-        with proxy(self.home, port, env, command, touch=touch) as process:
+        with proxy(self.home, port, env, command, connects=connects) as process:
             yield process
 
     def environment(self, state: Path) -> dict[str, str]:
@@ -225,9 +228,9 @@ class Proxies:
     def __getitem__(self, name: str) -> Process:
         return self._processes[name] if name in self._processes else self.start(name)
 
-    def start(self, name: str, *, touch: bool = True) -> Process:
+    def start(self, name: str, *, connects: bool = True) -> Process:
         """Start a proxy, as ``Site.proxy`` does."""
-        self._processes[name] = self._started.enter_context(self.at.proxy(name, touch=touch))
+        self._processes[name] = self._started.enter_context(self.at.proxy(name, connects=connects))
         return self._processes[name]
 
 
@@ -329,25 +332,30 @@ def peer(name: str, seconds: float = 0.0) -> Iterator[int]:
 
 @contextmanager
 def proxy(
-    home: Path, port: int, env: dict[str, str], command: list[str], *, touch: bool = True
+    home: Path, port: int, env: dict[str, str], command: list[str], *, connects: bool = True
 ) -> Iterator[Process]:
-    """Run a proxy and wait until it is ready, or only listens (``touch``); its
-    output goes to a file, as in a container.
+    """Run a proxy and wait until it is ready.
+
+    Without ``connects`` wait only until it listens: to ask whether it is ready takes a connection.
+    Its output goes to a file, as in a container.
     """
-    (home / "home").mkdir(exist_ok=True)
-    whole = {"PATH": os.environ["PATH"], "HOME": str(home / "home"), "PYTHONPATH": str(ROOT), **env}
-    with (home / f"{port}.log").open("ab") as log:
+    own_home = home / "home"
+    own_home.mkdir(exist_ok=True)
+    whole = {"PATH": os.environ["PATH"], "HOME": str(own_home), "PYTHONPATH": str(ROOT), **env}
+
+    log_file = home / f"{port}.log"
+    with log_file.open("ab") as log:
         process = subprocess.Popen(
             command, cwd=home, env=whole, stdin=subprocess.DEVNULL, stdout=log, stderr=log
         )
+
     try:
         wait_until(lambda: process.poll() is not None or is_listening(port), "a proxy listens")
         if process.poll() is not None:
-            raise SystemExit(
-                "a proxy has ended: "
-                f"{(home / f'{port}.log').read_text(encoding='utf-8', errors='replace')}"
-            )
-        if touch:
+            said = log_file.read_text(encoding="utf-8", errors="replace")
+            raise SystemExit(f"a proxy has ended: {said}")
+
+        if connects:
             wait_until(lambda: _is_ready(port), "a proxy is ready")
         yield Process(process.pid, port)
     finally:

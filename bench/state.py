@@ -142,6 +142,7 @@ class Conversations:
         if len(talk) == _A_CONVERSATION:
             talk.clear()
         talk.append(next(self._numbers))
+
         body = wire.conversation(
             kind, f"You are {agent}, of desk {who}, in conversation {talk[0]}.", talk
         )
@@ -150,14 +151,19 @@ class Conversations:
             ("content-type", "application/json"),
         ]
         request = Request("POST", "/v1/chat/completions", headers, body)
+
         admitted = self._mediator.admit(request)
         assert not isinstance(admitted, RunnerResponse)
         exchange = await self._mediator.exchange(admitted, request)
         assert isinstance(exchange, RunnerResponse)
+
+        # The whole answer, with the text that the provider gives to the turn's own number.
         said = b"".join([chunk async for chunk in exchange.chunks])
         assert exchange.status == 200, said
         assert wire.answer(talk[-1])[:20].encode() in said, said
         self.turns += 1
+
+        # A turn writes once more when its runner has the answer.
         assert exchange.on_delivered is not None
         await exchange.on_delivered()
 
@@ -182,34 +188,40 @@ class Bench:
         return costs
 
     async def together(self, by: str, state: str) -> list[ConcurrentWrites]:
+        """Measure turns that write, so many at once as the plan says; return a row for each."""
         rows = []
         for connections in self._plan.connections:
             async with self._hold_conversations(state) as conversations:
+                # The first turn of each conversation is not measured.
                 await asyncio.gather(
                     *(conversations.turn(who, "writes") for who in range(connections))
                 )
-                times: list[float] = []
-                left = iter(range(max(self._plan.turns, 4 * connections)))
-
-                async def work(
-                    who: int,
-                    conversations: Conversations = conversations,
-                    left: Iterator[int] = left,
-                ) -> None:
-                    for _ in left:
-                        started = time.perf_counter()
-                        await conversations.turn(who, "writes")
-                        times.append(time.perf_counter() - started)  # noqa: B023 - the variable of this round
 
                 pauses: list[float] = []
                 recorder = asyncio.ensure_future(_record_pauses(pauses))
-                await asyncio.gather(*map(work, range(connections)))
+                times = await self._write_together(conversations, connections)
                 recorder.cancel()
-            p50, p99 = median(times) * 1000, _p99(times)
-            rows.append(
-                ConcurrentWrites(by, connections, p50, p99, _p99(pauses), max(pauses) * 1000)
-            )
+
+            p50 = median(times) * 1000
+            p99 = _p99(times)
+            longest_pause = max(pauses) * 1000
+            rows.append(ConcurrentWrites(by, connections, p50, p99, _p99(pauses), longest_pause))
         return rows
+
+    async def _write_together(self, conversations: Conversations, connections: int) -> list[float]:
+        """Run turns that write, in ``connections`` conversations at once; return their seconds."""
+        times: list[float] = []
+        # All conversations take from one number of turns, so that none waits for the others.
+        left = iter(range(max(self._plan.turns, 4 * connections)))
+
+        async def converse(who: int) -> None:
+            for _ in left:
+                started = time.perf_counter()
+                await conversations.turn(who, "writes")
+                times.append(time.perf_counter() - started)
+
+        await asyncio.gather(*map(converse, range(connections)))
+        return times
 
     async def _cost(
         self, conversations: Conversations, by: str, stored: int, timer: StateTimer

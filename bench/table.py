@@ -82,15 +82,15 @@ def text(results: Results) -> str:
 
 def _overhead_lines(results: Results) -> Iterator[tuple[str, ...]]:
     for row in results.overheads:
-        over = results.over_direct(row.what, row.subject) if row.subject != "direct" else None
-        yield (
-            row.what,
-            row.subject,
-            f"{row.p50:.1f}",
-            f"{row.p99:.1f}",
-            *(("", "") if over is None else (f"{over[0]:.1f}", f"{over[1]:.1f}")),
-            "" if row.cpu is None else f"{row.cpu:.1f}",
-        )
+        over_p50 = ""
+        over_p99 = ""
+        over = results.over_direct(row.what, row.subject)
+        if over is not None and row.subject != "direct":
+            over_p50 = f"{over[0]:.1f}"
+            over_p99 = f"{over[1]:.1f}"
+
+        cpu = "" if row.cpu is None else f"{row.cpu:.1f}"
+        yield row.what, row.subject, f"{row.p50:.1f}", f"{row.p99:.1f}", over_p50, over_p99, cpu
 
 
 def _kept_lines(results: Results) -> Iterator[tuple[str, ...]]:
@@ -143,10 +143,8 @@ def _a_second(cpu: float) -> str:
 
 
 def _cell(value: object) -> str:
-    return (
-        f"{value:.2f}"
-        if isinstance(value, float)
-        else f"{value:,}"
-        if isinstance(value, int)
-        else str(value)
-    )
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return str(value)

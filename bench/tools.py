@@ -94,19 +94,24 @@ def served(root: Path) -> Iterator[int]:
     """Yield the port of a tools host whose one principal has the workspace ``root``."""
     (root / "page.txt").write_text(CONTENT, encoding="utf-8")
     port = free_port()
+    principal = {
+        "token": {"env": "BENCH_TOKEN"},
+        "workspace": str(root),
+        "tools": ["*"],
+        "limits": {"calls_per_minute": 1_000_000, "concurrent": 200},
+    }
+    settings = {
+        "listen": {"host": "127.0.0.1", "port": port},
+        "principals": {"bench": principal},
+    }
     config = root.parent / "toolhost.yml"
-    token, limits = "{env: BENCH_TOKEN}", "{calls_per_minute: 1000000, concurrent: 200}"
-    principal = f"{{token: {token}, workspace: {root}, tools: ['*'], limits: {limits}}}"
-    text = (
-        f"toolhost:\n  listen: {{host: 127.0.0.1, port: {port}}}\n  principals: {{bench: "
-        f"{principal}}}\n"
-    )
-    config.write_text(text, encoding="utf-8")
+    # JSON is YAML, too.
+    config.write_text(json.dumps({"toolhost": settings}), encoding="utf-8")
+
     environment = {**os.environ, "BENCH_TOKEN": TOKEN}
     log = subprocess.DEVNULL
-    host = subprocess.Popen(
-        [*CLAW, "tools", "serve", "--config", str(config)], env=environment, stdout=log, stderr=log
-    )
+    command = [*CLAW, "tools", "serve", "--config", str(config)]
+    host = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
     try:
         wait_until(lambda: host.poll() is not None or is_listening(port), "the host listens")
         yield port

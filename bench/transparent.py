@@ -17,10 +17,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 import wire
 from load import BadAnswerError, Connection
@@ -30,11 +31,20 @@ from stage import MITMDUMP, ROOT, Process, Site, check_requests, pinned, proxy, 
 HOST, ADDRESS = "api.openai.com", "203.0.113.1"
 BASE, FORWARD, TRANSPARENT = 8080, 8082, 8083
 WITHIN = "CLAW_BENCH_WITHIN"
+WARM_UP = 2
+"""Requests before those that are measured."""
 type Connect = Callable[[], Awaitable[Connection]]
 RULES = (
     "add table inet bench; add chain inet bench out { type nat hook output priority -100; }; "
     f"add rule inet bench out ip daddr {ADDRESS} tcp dport 443 redirect to :{TRANSPARENT}"
 )
+
+
+class Sample(NamedTuple):
+    """Milliseconds of a request: the median, and the proxy's CPU."""
+
+    p50: float
+    cpu: float
 
 
 def enter_namespace() -> None:
@@ -116,42 +126,47 @@ def measure(
         ("pass-through", "plain", 0),
         ("turn of 1 round", "analyst", 1),
     ):
-        request = wire.http(
-            "POST", wire.CHAT, agent, wire.question(model_calls, stream=False)
-        ).encode()
+        question = wire.question(model_calls, stream=False)
+        request = wire.http("POST", wire.CHAT, agent, question).encode()
+
         for kept in (True, False):
-            samples: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+            samples: dict[str, list[Sample]] = {name: [] for name in ways}
             for _ in range(rounds):
                 for name, connect in ways.items():
                     requests = [
                         request.replace(wire.MARK, b"turn-%08d" % next(numbers), 1)
-                        for _ in range(many + 2)
+                        for _ in range(many + WARM_UP)
                     ]
-                    with check_requests(at, many + 2, model_calls), pinned(process):
-                        asyncio.run(time_requests(connect, requests[:2], kept=kept))
-                        before = process.cpu()
-                        times = asyncio.run(time_requests(connect, requests[2:], kept=kept))
-                    samples[name].append(
-                        (median(times) * 1000, (process.cpu() - before) / many * 1000)
-                    )
-            medians = {
-                name: tuple(median(column) for column in zip(*each, strict=True))
-                for name, each in samples.items()
-            }
-            for name, (p50, cpu) in medians.items():
-                regular = medians["forward proxy"]
-                ratios = (
-                    f"{p50 / regular[0]:.2f}",
-                    f"{cpu / regular[1]:.2f}" if regular[1] else "",
-                )
-                yield (
-                    what,
-                    "kept" if kept else "one each",
-                    name,
-                    f"{p50:.2f}",
-                    f"{cpu:.2f}",
-                    *ratios,
-                )
+                    with check_requests(at, len(requests), model_calls), pinned(process):
+                        sample = _sample(process, connect, requests, kept=kept)
+                    samples[name].append(sample)
+
+            kind = (what, "kept" if kept else "one each")
+            yield from ((*kind, *cells) for cells in _lines(samples))
+
+
+def _sample(process: Process, connect: Connect, requests: Sequence[bytes], *, kept: bool) -> Sample:
+    """Measure the requests behind the first two, which warm the proxy up."""
+    asyncio.run(time_requests(connect, requests[:WARM_UP], kept=kept))
+
+    before = process.cpu()
+    times = asyncio.run(time_requests(connect, requests[WARM_UP:], kept=kept))
+    cpu = process.cpu() - before
+    return Sample(median(times) * 1000, cpu / len(times) * 1000)
+
+
+def _lines(samples: Mapping[str, Sequence[Sample]]) -> Iterator[tuple[str, ...]]:
+    """Yield name and medians of each way, and how they compare to the forward proxy's."""
+    medians = {
+        name: Sample(median(each.p50 for each in found), median(each.cpu for each in found))
+        for name, found in samples.items()
+    }
+    regular = medians["forward proxy"]
+    for name, found in medians.items():
+        p50_ratio = f"{found.p50 / regular.p50:.2f}"
+        # A short run may need less CPU than the clock of the process counts.
+        cpu_ratio = f"{found.cpu / regular.cpu:.2f}" if regular.cpu else ""
+        yield name, f"{found.p50:.2f}", f"{found.cpu:.2f}", p50_ratio, cpu_ratio
 
 
 def main() -> None:

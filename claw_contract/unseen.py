@@ -3,6 +3,7 @@
 import json
 import re
 
+_DELETE = 0x7F
 _UNSEEN = re.compile(
     "[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
@@ -18,7 +19,7 @@ def escape_unseen(document: bytes) -> bytes:
     >>> escape_unseen('{"model":"caf\u00e9\u2028"}'.encode()).decode()
     '{"model":"café\\u2028"}'
     """
-    if document.isascii() and b"\x7f" not in document:
+    if document.isascii() and _DELETE not in document:
         return document
     return _UNSEEN.sub(_escape, document.decode(errors="replace")).encode()
 

@@ -272,7 +272,10 @@ class StreamableHttpServer:
             request = ClientRequest(session, message, accepts_stream)
             return await self._answer(request, accepts_json)
 
-        if message.method == "notifications/cancelled" and session.id:
+        # All stateless clients of a principal share a session, so an id may be of several requests.
+        # They cancel by closing the connection.
+        is_shared = not session.id
+        if message.method == "notifications/cancelled" and not is_shared:
             session.cancel(stateless.members(message.params).get("requestId", b""))
         return _respond(HTTPStatus.ACCEPTED)
 

@@ -58,12 +58,15 @@ class Module(NamedTuple):
 
 
 class Count(NamedTuple):
-    """A row of the table: a number, its limit, and what was counted."""
+    """A row of the table: what was counted, and the most that there may be."""
 
     title: str
-    number: int
     limit: int
     names: list[str]
+
+    @property
+    def number(self) -> int:
+        return len(self.names)
 
 
 def main() -> int:
@@ -95,42 +98,40 @@ def count(modules: list[Module]) -> Iterator[Count]:
     participles = [
         at(module, node) for module, node in classes(modules) if is_participle(node.name)
     ]
-    yield Count(
-        "classes named by a bare participle or preposition", len(participles), 9, participles
-    )
+    yield Count("classes named by a bare participle or preposition", 9, participles)
+
     questions = [
         at(module, node)
         for module, node, text in docstrings(modules)
         if QUESTIONS.match(text.lstrip())
     ]
-    yield Count(
-        "docstrings that begin with What, Whether, Who, Where, How, Of, As or By",
-        len(questions),
-        0,
-        questions,
-    )
+    title = "docstrings that begin with What, Whether, Who, Where, How, Of, As or By"
+    yield Count(title, 0, questions)
+
     dangling = [
         f"{path.relative_to(ROOT)}: {problem}" for path in pages() for problem in problems_of(path)
     ]
-    yield Count("references that lead to nothing in the repository", len(dangling), 0, dangling)
-    cycles = import_cycles(modules)
-    yield Count("import cycles", len(cycles), 0, cycles)
+    yield Count("references that lead to nothing in the repository", 0, dangling)
+
+    yield Count("import cycles", 0, import_cycles(modules))
+
     top = [
         str(module.path.name) for module in modules if module.path.parent == ROOT / "claw_mediate"
     ]
-    yield Count("modules in claw_mediate/ itself", len(top), 7, top)
+    yield Count("modules in claw_mediate/ itself", 7, top)
+
     carriers, unlisted = carriers_of_request(modules)
-    yield Count("carriers of a request", len(carriers), 16, carriers)
-    yield Count(
-        "carriers that ARCHITECTURE.md lists in vain, or not at all", len(unlisted), 0, unlisted
-    )
+    yield Count("carriers of a request", 16, carriers)
+    yield Count("carriers that ARCHITECTURE.md lists in vain, or not at all", 0, unlisted)
+
     registries = [
         f"{module.path.relative_to(ROOT)}"
         for module in modules
         if "mitm" in module.path.parts
         and re.search(r"Weak(KeyDictionary|Set)\[http\.HTTPFlow", module.text)
     ]
-    yield Count("registries of flow state", len(registries), 1, registries)
+    yield Count("registries of flow state", 1, registries)
+
     stores = sorted(
         {
             module.path.relative_to(ROOT).parts[0]
@@ -138,7 +139,7 @@ def count(modules: list[Module]) -> Iterator[Count]:
             if SQL.search(without_docstrings(module))
         }
     )
-    yield Count("packages that hold SQL or Lua", len(stores), 1, stores)
+    yield Count("packages that hold SQL or Lua", 1, stores)
 
 
 def describe(modules: list[Module]) -> Iterator[str]:
@@ -333,38 +334,50 @@ def imports(module: Module, names: set[str]) -> Iterator[str]:
 
 
 def strongly_connected(graph: dict[str, set[str]]) -> list[set[str]]:
-    """Return the strongly connected components (Kosaraju)."""
+    """Return the strongly connected components, by Kosaraju's algorithm.
+
+    A first walk puts each node behind all that it reaches, but for those that reach it, too. So
+    from the last node on, a walk over the reversed edges finds those that the node reaches as well:
+    its component.
+    """
     order: list[str] = []
     seen: set[str] = set()
-
-    def visit(name: str, edges: dict[str, set[str]], out: list[str]) -> None:
-        stack = [(name, iter(edges[name]))]
-        seen.add(name)
-        while stack:
-            here, rest = stack[-1]
-            target = next((one for one in rest if one not in seen), None)
-            if target is None:
-                out.append(here)
-                stack.pop()
-            else:
-                seen.add(target)
-                stack.append((target, iter(edges[target])))
-
     for name in graph:
         if name not in seen:
-            visit(name, graph, order)
+            order += _walk(name, graph, seen)
+
     reverse: dict[str, set[str]] = {name: set() for name in graph}
     for name, targets in graph.items():
         for target in targets:
             reverse[target].add(name)
-    seen.clear()
+
     groups: list[set[str]] = []
+    seen.clear()
     for name in reversed(order):
         if name not in seen:
-            group: list[str] = []
-            visit(name, reverse, group)
+            group = _walk(name, reverse, seen)
             groups.append(set(group))
     return groups
+
+
+def _walk(start: str, edges: dict[str, set[str]], seen: set[str]) -> list[str]:
+    """Return what can be reached without a node of ``seen``, each node after those behind it.
+
+    Add all of it to ``seen``. The walk has a stack of its own: Python's is too small for it.
+    """
+    left: list[str] = []
+    stack = [(start, iter(edges[start]))]
+    seen.add(start)
+    while stack:
+        name, targets = stack[-1]
+        target = next((each for each in targets if each not in seen), None)
+        if target is None:
+            left.append(name)
+            stack.pop()
+        else:
+            seen.add(target)
+            stack.append((target, iter(edges[target])))
+    return left
 
 
 if __name__ == "__main__":

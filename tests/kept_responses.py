@@ -1,4 +1,4 @@
-"""What a provider keeps for the Responses API, for models that go on from it."""
+"""The objects that a provider keeps for the Responses API, for models that go on from them."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class OneCallModel:
     tool: str
     marker: str
     words: str
-    """What it says to a request that has the result."""
+    """The model's text for a request that has the result."""
     arguments: dict[str, Any] = field(default_factory=dict)
     is_one_conversation: bool = True
     """True if what was once called is not called again, whatever a request holds: agents ask for

@@ -150,7 +150,7 @@ class Redactor:
         """
         spans = self._spans(document)
         # One byte is found forty times as fast as an escape.
-        if not spans and (b"\\" not in document or not self._may_be_hidden(document)):
+        if not spans and (_BACKSLASH not in document or not self._may_be_hidden(document)):
             return document
 
         # Whether a large document is JSON is not checked beforehand: that would be one long step.
@@ -375,6 +375,8 @@ _LOOKS_LIKE_JSON = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*+[\[{\"]")
 _SEPARATORS = tuple(bytes([mark]) for mark in b' \t\r\n,:{}[]"')
 
 
+_BACKSLASH = ord("\\")
+"""Its number: of bytes, Python first makes an exception, as they are none."""
 _ESCAPE = rb"\u00"
 _HIDING = re.compile(rb"\\u00[2-7]")
 """An ASCII character that is escaped without need. A secret with one is found only by decoding."""

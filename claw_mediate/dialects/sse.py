@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+_CR, _LF = b"\r\n"
 DONE = b"data: [DONE]\n\n"
 
 DELTA_LENGTH = 48  # Characters of text, or of a call's arguments, in one delta
@@ -14,8 +15,8 @@ _BREAKS = re.compile(r"[\x00-\x1f\x7f]+")
 
 def event(data: bytes, name: str | None = None) -> bytes:
     """Return one event. ``data`` is JSON in one line."""
-    assert b"\n" not in data
-    assert b"\r" not in data
+    assert _LF not in data
+    assert _CR not in data
     head = f"event: {name}\n".encode() if name else b""
     return head + b"data: " + data + b"\n\n"
 

@@ -494,6 +494,7 @@ class PeerRequest(NamedTuple):
 
 
 _VALUE = rb"[!-~]+(?:[\t ]+[!-~]+)*+\r\n"
+_COLON = ord(":")
 _PLAIN_REQUEST = re.compile(
     rb"[A-Z]+ [!-~]+ HTTP/1\.1\r\nhost: "
     + _VALUE
@@ -517,7 +518,7 @@ def write_request(
     is_plain = (
         _PLAIN_REQUEST.fullmatch(head) is not None
         and head.count(b"\n") == len(fields) + 1
-        and b":" not in b"".join([name for name, _ in headers])
+        and _COLON not in b"".join([name for name, _ in headers])
     )
 
     if body is not None or method in _METHODS_WITH_BODY:

@@ -201,6 +201,10 @@ class UrlLink:
             raise NoAnswerError("the server forgets its sessions", was_sent=False) from None
 
     async def _call(self, params: Mapping[str, Any], headers: Mapping[str, str]) -> bytes:
+        """Attempt a call, once. Raise ``NoAnswerError`` if it has no answer.
+
+        Raise ``SessionLostError``, too: then ``call`` may attempt it again.
+        """
         run = await self._running()
         channel = run.channel
 

@@ -48,10 +48,11 @@ def ask(url):
     except urllib.error.HTTPError: pass
 """
 EACH = """
-import sys, traceback
+import os, sys, traceback
 for number, url in enumerate(sys.argv[1:]):
     if number: print("\\f")
-    try: ask(url)
+    if url.startswith("-"): os.environ.pop(VARIABLE)
+    try: ask(url.removeprefix("-"))
     except Exception: traceback.print_exc(file=sys.stdout)
     else: print("answered")
 """
@@ -105,12 +106,19 @@ class Runtime:
     answered: str | None = None
     refused: tuple[str, ...] = ("CERTIFICATE_VERIFY_FAILED",)
     takes_more: bool = False
+    forgets: bool = False
+    """Behind a hyphen, a URL is asked without the variable: the runtime reads it for each client."""
 
 
-def python(name: str, program: str, variable: str) -> Runtime:
-    command = [sys.executable, "-c", program + EACH]
+def python(name: str, program: str, variable: str, *, forgets: bool = False) -> Runtime:
+    command = [sys.executable, "-c", f"VARIABLE = {variable!r}\n{program}{EACH}"]
     return Runtime(
-        name, lambda url, *_: [*command, url], variable, answered="answered", takes_more=True
+        name,
+        lambda url, *_: [*command, url],
+        variable,
+        answered="answered",
+        takes_more=True,
+        forgets=forgets,
     )
 
 
@@ -188,8 +196,8 @@ RUNTIMES = (
     python("Python: httpx2", HTTPX, "SSL_CERT_FILE"),
     python("Python: aiohttp", AIOHTTP, "SSL_CERT_FILE"),
     python("Python: urllib", URLLIB, "SSL_CERT_FILE"),
-    python("OpenAI's SDK", OPENAI, "SSL_CERT_FILE"),
-    python("Anthropic's SDK", ANTHROPIC, "SSL_CERT_FILE"),
+    python("OpenAI's SDK", OPENAI, "SSL_CERT_FILE", forgets=True),
+    python("Anthropic's SDK", ANTHROPIC, "SSL_CERT_FILE", forgets=True),
     Runtime(
         "pip", pip, "PIP_CERT", answered="401 Client Error", refused=("CERTIFICATE_VERIFY_FAILED",)
     ),

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 class LiveFailure:
     what: str
     runner: str
-    """What the runner gets."""
+    """The runner's answer."""
     again: str
-    """What the same request finds afterwards."""
+    """The state that the same request finds afterwards."""
     shown_by: tuple[str, ...]
     """Ids of requirements."""
 

@@ -27,7 +27,7 @@ type Mode = Literal["json", "sse", "stateless"]
 SDKS: tuple[Sdk, ...] = (1, 2)
 HERE = Path(__file__).parent
 SECONDS = 60
-"""How long a peer may take for one job."""
+"""Seconds that a peer may take for one job."""
 
 
 def program(name: str, sdk: Sdk = 2) -> str:

@@ -22,7 +22,7 @@ type Cut = Callable[[str], Sequence[str]]
 """Cuts a text into its deltas."""
 
 LEFT_OUT = ("opening", "part", "text.done", "delta", "index", "added", "done", "output")
-"""What a server may leave out: events, the index of items, or items of the last event."""
+"""Parts that a server may leave out: events, the index of items, or items of the last event."""
 
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
 

@@ -1,4 +1,4 @@
-"""What a reload reports of agents, and how their status is shown."""
+"""The report of a reload about agents, and the text of their status."""
 
 from __future__ import annotations
 

@@ -410,7 +410,7 @@ class Play:
 
     runner: LiveRunner
     glue: str = field(init=False)
-    """What stands between the texts of two replies."""
+    """The text between those of two replies."""
 
     def __post_init__(self) -> None:
         self.glue = "\n\n" if self.runner.wire is chat_wire else ""

@@ -1,4 +1,4 @@
-"""What a connection leaves in memory when it has ended: nothing that must be collected."""
+"""The memory of a connection that has ended: nothing that must be collected."""
 
 from __future__ import annotations
 

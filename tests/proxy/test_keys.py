@@ -1,4 +1,4 @@
-"""What agents can and can't do to the keys that they share, through the real proxy
+"""Effects of agents on the keys that they share, through the real proxy
 and the real SDKs.
 """
 

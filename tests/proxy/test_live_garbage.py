@@ -1,4 +1,4 @@
-"""What a provider may stream that no provider should.
+"""Streams of a provider that no provider should send.
 
 Each ends as docs/spec/live.md says: no runner sees a managed call, and no write runs that was not
 made whole.

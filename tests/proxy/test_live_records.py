@@ -1,4 +1,4 @@
-"""What a live turn asks of the provider, and what is recorded of it (docs/spec/live.md sections 1,
+"""Requests of a live turn to the provider, and the records of it (docs/spec/live.md sections 1,
 2, 5, 6 and 10).
 """
 

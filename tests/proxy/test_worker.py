@@ -1,4 +1,4 @@
-"""What several workers of one proxy share, and what each has of its own (decision 0035)."""
+"""State that several workers of one proxy share, and that each has of its own (decision 0035)."""
 
 from __future__ import annotations
 

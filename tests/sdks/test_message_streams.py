@@ -71,7 +71,7 @@ HEARD: dict[str, tuple[str, str, list[str]]] = {
     "an empty reply": ("", "", []),
     "no usage": ("", "", []),
 }
-"""What an SDK reads of each stream: the text, the thinking, the names of calls."""
+"""The parts that an SDK reads of each stream: the text, the thinking, the names of calls."""
 
 
 class StreamServer(ThreadingHTTPServer):

@@ -1,4 +1,4 @@
-"""Who sees and calls which tool, as the MCP server of the host answers it."""
+"""The tools that each principal sees and calls at the host's MCP server."""
 
 from __future__ import annotations
 

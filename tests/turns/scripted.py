@@ -84,6 +84,8 @@ class Model:
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
         self.script: list[Callable[[], ProviderResult | BrokenOff]] = []
+        self.pause: tuple[bytes, asyncio.Event] | None = None
+        """The bytes of an event behind which nothing comes until the test says so."""
         self.rewrite: Callable[[bytes], bytes] = lambda stream: stream
         """Changes each stream of a reply, as a server does that streams in its own way."""
         self.bodies: list[Body] = []
@@ -199,7 +201,9 @@ class Model:
 
         try:
             stream = self.rewrite(self.desk.wire.streamed(answer.body))
-            streamed = StreamedResponse(stream, yields_between=self.yields_between)
+            streamed = StreamedResponse(
+                stream, yields_between=self.yields_between, pause=self.pause
+            )
         except (ValueError, LookupError, TypeError, AttributeError):
             return answer  # No reply of a model: it comes as one body
 

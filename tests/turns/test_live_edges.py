@@ -8,6 +8,7 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,10 +17,11 @@ import pytest
 
 from claw_contract.secret import DOTS
 from claw_mediate.core.http import RunnerResponse
-from tests.turns.desk import WIRES, Desk, opened, tool
+from claw_mediate.settings import KeepaliveKind
+from tests.turns.desk import TERMINAL_TOOL, WIRES, Desk, opened, tool
 from tests.turns.retrying import until_called
 from tests.turns.scripted import Thought
-from tests.wires import Said, openai
+from tests.wires import Body, Said, anthropic, openai
 
 NAMES = ("openai", "anthropic", "responses")
 
@@ -35,6 +37,16 @@ async def live(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
 async def gpt(tmp_path: Path) -> AsyncIterator[Desk]:
     async with opened(Desk(tmp_path, openai, stream=True, live=True)) as desk:
         yield desk
+
+
+@pytest.fixture
+async def claude(tmp_path: Path) -> AsyncIterator[Desk]:
+    async with opened(Desk(tmp_path, anthropic, stream=True, live=True)) as desk:
+        yield desk
+
+
+def name_of(desk: Desk) -> str:
+    return next(name for name, wire in WIRES.items() if wire is desk.wire)
 
 
 def joined(desk: Desk, *texts: str) -> str:
@@ -201,8 +213,7 @@ FORMS = {
 async def test_a_tools_secret_in_the_models_words_is_never_shown(
     live: Desk, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = live.wire.__name__.rpartition(".")[2]  # type: ignore[attr-defined]
-    monkeypatch.setattr(f"tests.wires.{name}.in_words", in_sixes)
+    monkeypatch.setattr(f"tests.wires.{name_of(live)}.in_words", in_sixes)
     secured = tool("balance")
     secured["execution"]["auth"] = {"type": "bearer", "token": SECRET}
     live.grant(secured)
@@ -217,3 +228,106 @@ async def test_a_tools_secret_in_the_models_words_is_never_shown(
     assert live.wire.said(recorded) == live.shown
     everything = live.raw.decode() + json.dumps(live.history())
     assert FORMS[form] not in everything
+
+
+USAGES: dict[str, tuple[Body, Body, Body]] = {
+    "openai": (
+        {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
+        {"prompt_tokens": 30, "completion_tokens": 7, "total_tokens": 37},
+        {"prompt_tokens": 30, "completion_tokens": 12, "total_tokens": 42},
+    ),
+    "anthropic": (
+        {"input_tokens": 10, "cache_read_input_tokens": 3, "output_tokens": 5},
+        {"input_tokens": 30, "cache_read_input_tokens": 8, "output_tokens": 7},
+        {"input_tokens": 30, "cache_read_input_tokens": 8, "output_tokens": 12},
+    ),
+    "responses": (
+        {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15},
+        {"input_tokens": 30, "output_tokens": 7, "total_tokens": 37},
+        {"input_tokens": 30, "output_tokens": 12, "total_tokens": 42},
+    ),
+}
+"""The usage of two replies, and that of their turn."""
+
+
+@pytest.mark.requirement("live:usage-of-turn")
+async def test_the_usage_is_the_input_of_the_last_reply_and_the_output_of_all(live: Desk) -> None:
+    first, last, both = USAGES[name_of(live)]
+    live.model_says("Let me look.", ("desk.balance", {}), usage=first)
+    live.model_says("Fifty.", usage=last)
+    await live.asks("How much?")
+    usage = json.loads(live.body)["usage"]
+    assert {name: usage[name] for name in both} == both
+
+
+@pytest.mark.requirement("live:last-replys-end")
+async def test_a_turn_ends_as_its_last_reply_does(live: Desk) -> None:
+    live.model_says("Let me look.", ("desk.balance", {}))
+    live.model_says("You have", cut=True)
+    await live.asks("How much?")
+    assert live.wire.ended(live.body) in {"length", "max_tokens", "max_output_tokens"}
+    assert live.shown.text == joined(live, "Let me look.", "You have")
+
+
+@pytest.mark.requirement("live:last-replys-end")
+async def test_a_turn_that_a_tool_ended_ends_as_an_answer_does(live: Desk) -> None:
+    live.grant(tool("trade", write=True, **TERMINAL_TOOL))
+    live.model_says("Let me buy.", ("desk.trade", {}))
+    await live.asks("Buy")
+    assert live.shown == Said("Let me buy.")
+    assert live.wire.ended(live.body) in {"stop", "end_turn", "completed"}
+
+
+@pytest.mark.requirement("live:behind-a-call")
+@pytest.mark.parametrize("name", ["desk__balance", "shell"])
+async def test_text_behind_a_call_is_sent_or_dropped_with_it(claude: Desk, name: str) -> None:
+    blocks = [
+        {"type": "text", "text": "Let me look."},
+        {"type": "tool_use", "id": "toolu_1", "name": name, "input": {}},
+        {"type": "text", "text": "And then?"},
+    ]
+    reply = json.loads(anthropic.reply("", (), {})) | {"content": blocks}
+    claude.model_answers(json.dumps(reply | {"stop_reason": "tool_use"}).encode())  # 11
+    claude.model_says("Fifty.")
+    claude.shows_preambles = False
+    await claude.asks("How much?", native=["shell"])
+    if name == "shell":
+        assert [block["type"] for block in json.loads(claude.body)["content"]] == [
+            block["type"] for block in blocks
+        ]
+    else:
+        assert claude.shown == Said("Let me look.Fifty.")
+        assert b"And then?" not in claude.raw
+
+
+@pytest.mark.requirement("live:keepalive-in-text")
+@pytest.mark.parametrize("kind", ["comment", "native"])
+async def test_a_stream_is_kept_alive_while_a_provider_is_silent_within_a_text(
+    live: Desk, kind: KeepaliveKind
+) -> None:
+    live.settings = replace(
+        live.settings,
+        keepalive=0.01,
+        keepalive_openai=kind,
+        keepalive_anthropic=kind,
+        keepalive_responses=kind,
+    )
+    live.open()
+    goes_on = asyncio.Event()
+    live.model.pause = b"have ", goes_on
+    live.model_says("You have fifty.")
+    live.messages = [live.wire.user("How much?")]
+    exchange = await live.mediator.exchange(live.admitted(), live.request())
+    assert isinstance(exchange, RunnerResponse)
+
+    stream = b""
+    beats: list[bytes] = []
+    async for chunk in exchange.chunks:
+        if b"have " in stream and not goes_on.is_set():
+            beats.append(chunk)
+            if len(beats) == 2:
+                goes_on.set()
+        stream += chunk
+    assert all(b"fifty" not in beat for beat in beats)
+    assert all(beat.startswith(b":") for beat in beats) == (kind == "comment")
+    assert live.wire.said(live.wire.assembled(stream)) == Said("You have fifty.")

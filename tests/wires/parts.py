@@ -1,4 +1,4 @@
-"""What the events of a stream say one by one, whatever their protocol."""
+"""The parts of a stream's events one by one, whatever their protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What OpenAI refuses in a Responses request, in its words (reported, or measured
+"""Refusals of OpenAI for Responses requests, in its words (reported, or measured
 at the API by others).
 
 Rules look at the whole context: what the provider has kept of earlier responses, and behind it the

@@ -74,7 +74,7 @@ def redact_head(message: http.Message, redactor: Redactor | None) -> Originals:
 
     # A header that came with dots of its own is noted, too: without an original it is not sent.
     for place, (each, original) in enumerate(zip(shown, fields, strict=True)):
-        if each != original or _DOTS in original[1]:
+        if each != original or original[1].find(_DOTS) >= 0:
             shown[place] = _number(each, place, original, originals)
     if originals.fields:
         message.data.headers.fields = tuple(shown)

@@ -1,4 +1,4 @@
-"""What each round of a live turn has shown, cut out of its answer and drawn where it was shown."""
+"""The words that each round of a live turn has shown, drawn where they were shown."""
 
 from __future__ import annotations
 

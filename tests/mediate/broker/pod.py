@@ -134,7 +134,7 @@ class BrokerPod:
         return [event for event in self.events if event["type"] == kind]
 
     def calls_of(self, path: str) -> int:
-        """How often the service was asked on this path."""
+        """Return the number of requests to the service on this path."""
         return sum(request.path.partition("?")[0] == path for request in self.service.received)
 
 

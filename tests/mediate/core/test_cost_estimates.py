@@ -1,4 +1,4 @@
-"""What a request may cost, and what is charged where nobody knows what it did cost."""
+"""The expected cost of a request, and the charge where nobody knows the real one."""
 
 from __future__ import annotations
 

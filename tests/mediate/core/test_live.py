@@ -1,4 +1,4 @@
-"""What flows of a reply while it comes, and what is told of it afterwards."""
+"""The part of a reply that flows while it comes, and the part that is told afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes into a transcript: hidden messages, and what is left of the runner's."""
+"""Changes of a transcript: hidden messages, and what is left of the runner's."""
 
 from __future__ import annotations
 

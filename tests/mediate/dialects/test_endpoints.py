@@ -1,4 +1,4 @@
-"""How a request is read at each endpoint of a dialect."""
+"""The reading of a request at each endpoint of a dialect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every part of the addon shares: the host that a request is for, and which hosts are governed."""
+"""State that all parts of the addon share: the host of a request, and the governed hosts."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from mitmproxy import addonmanager, ctx, exceptions, hooks, http, log, options
 from mitmproxy.proxy.layers.http import HttpRequestHook
 from mitmproxy.test import tflow
+from mitmproxy.utils import asyncio_utils
 
 from claw_mediate.mitm import fast_dispatch
 
@@ -285,6 +286,34 @@ def test_an_event_of_our_own_is_for_our_own_addons() -> None:
     for kind in (layer.DoorChunkHook, layer.DoorPieceHook):
         asyncio.run(manager.trigger_event(kind(tflow.tflow())))
     assert heard == ["ours"]
+
+
+@pytest.mark.requirement("dispatch:same")
+@pytest.mark.parametrize("is_test", [False, True])
+def test_a_task_says_what_it_is_for_as_it_does_in_mitmproxy(
+    monkeypatch: pytest.MonkeyPatch, *, is_test: bool
+) -> None:
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")
+    if is_test:
+        monkeypatch.setenv("PYTEST_CURRENT_TEST", "this test")
+
+    async def described(client: tuple[str, int] | None) -> str:
+        task = asyncio_utils.create_task(
+            asyncio.sleep(0), name="a task", keep_ref=True, client=client
+        )
+        await task
+        return asyncio_utils.task_repr(task)
+
+    def both() -> list[str]:
+        return [asyncio.run(described(client)) for client in (None, ("127.0.0.1", 80))]
+
+    plain = both()
+    fast_dispatch.use_fast_tasks(fast=True)
+    try:
+        assert both() == plain
+    finally:
+        fast_dispatch.use_fast_tasks(fast=False)
+    assert asyncio_utils.set_task_debug_info.__module__ == "mitmproxy.utils.asyncio_utils"
 
 
 @dataclass

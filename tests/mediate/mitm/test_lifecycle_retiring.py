@@ -1,4 +1,4 @@
-"""How long a mediator lives on after new settings replaced it."""
+"""The life of a mediator after new settings replaced it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What providers' answers say of a key: real errors of each, and hostile ones."""
+"""Meanings of providers' answers for a key: real errors of each, and hostile ones."""
 
 from __future__ import annotations
 

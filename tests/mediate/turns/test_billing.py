@@ -1,4 +1,4 @@
-"""What a model call is charged with, however it ended."""
+"""The charge for a model call, however it ended."""
 
 from __future__ import annotations
 

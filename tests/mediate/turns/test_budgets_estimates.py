@@ -1,4 +1,4 @@
-"""What is reserved for a request, and what is charged where nobody knows what it did cost."""
+"""The reservation for a request, and the charge where nobody knows its real cost."""
 
 from __future__ import annotations
 

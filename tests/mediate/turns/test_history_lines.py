@@ -1,4 +1,4 @@
-"""What a line of history says of tools: withheld ones with the reason, and exact results."""
+"""The tools in a line of history: withheld ones with the reason, and exact results."""
 
 from __future__ import annotations
 

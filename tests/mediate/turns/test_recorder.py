@@ -1,4 +1,4 @@
-"""What the log says of a turn's stream, and what history keeps of one that failed."""
+"""The log's members about a turn's stream, and history's text of one that failed."""
 
 from __future__ import annotations
 

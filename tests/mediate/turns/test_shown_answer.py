@@ -1,4 +1,4 @@
-"""What a turn has shown, over all of its replies."""
+"""The words that a turn has shown, over all of its replies."""
 
 from __future__ import annotations
 

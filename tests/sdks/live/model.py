@@ -65,7 +65,7 @@ CASES: dict[str, tuple[Step, ...]] = {
     "quietcut": (Step("", "trade"), Step("Now you own a share.", fails="cut")),
     "quieterror": (Step("", "trade"), Step("Now you own a share.", fails="error")),
 }
-"""What the model says and calls; its next reply is that behind the last result."""
+"""The model's words and calls; its next reply is that behind the last result."""
 
 
 @dataclass

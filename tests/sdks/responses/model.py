@@ -30,7 +30,7 @@ from tests.wires.responses_refusals import (
 from tests.wires.responses_rules import items_of
 
 FAILURES = 3
-"""How often the model fails behind a write: as often as the proxy asks it, so that
+"""The failures of the model behind a write: as many as the proxy asks it, so that
 the runner gets to know.
 """
 NATIVE = {"shell": {"command": "ls"}, "exec_command": {"cmd": "echo three files"}}
@@ -49,7 +49,7 @@ class CaseModel:
     """The encrypted contents that it has made."""
     failed: Counter[str] = field(default_factory=Counter)
     refused: list[str] = field(default_factory=list)
-    """What was refused, in the words of the API."""
+    """The refusals, in the words of the API."""
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
     async def __call__(self, request: Request) -> Response:

@@ -40,8 +40,8 @@ WAYS = {
     "langchain": ("plain", "events"),
     "pydantic-ai": ("plain", "events"),
 }
-"""How a client asks: for a whole answer, for a stream that it reads event by event, or with the
-SDK's own reader of streams.
+"""The ways in which a client asks: for a whole answer, for a stream that it reads event by
+event, or with the SDK's own reader of streams.
 """
 MODES = {
     "openai-py": ("resend", "kept", "chain", "conversation"),
@@ -51,8 +51,8 @@ MODES = {
     "langchain": ("resend", "kept", "chain"),
     "pydantic-ai": ("resend", "kept", "chain"),
 }
-"""Who remembers: ``resend``, the runner only (``store: false``); ``kept``, both; ``chain`` and
-``conversation``, the provider.
+"""The party that remembers: ``resend``, the runner only (``store: false``); ``kept``, both;
+``chain`` and ``conversation``, the provider.
 
 Vercel's SDK sends a turn's messages and outputs to a conversation again at each of its steps, which
 the API refuses.
@@ -96,7 +96,7 @@ class Play:
 
 @dataclass(frozen=True)
 class PlayResult:
-    """What the client got, and did."""
+    """The answers that a client got, and the tools that it ran."""
 
     number: int
     said: list[str]
@@ -106,9 +106,15 @@ class PlayResult:
 
 
 def plays(base: str = "", key: str = "") -> Iterator[Play]:
+    """Yield every other pair of a way and a mode of each runner, which has all of both; in
+    ``make soak`` every pair.
+    """
     numbers = itertools.count(1)
     for runner, ways in WAYS.items():
-        for way, mode in itertools.product(ways, MODES[runner]):
+        pairs = itertools.product(enumerate(ways), enumerate(MODES[runner]))
+        for (row, way), (column, mode) in pairs:
+            if (row + column) % 2 and not os.environ.get("CLAW_SEARCH"):
+                continue
             url = f"{base}/v1" if ENTRANCES[way] == "base-url" else None
             yield Play(runner, way, mode, next(numbers), url, key)
 
@@ -120,7 +126,7 @@ class Performance:
     played: dict[str, PlayResult]
     """By the name of the play."""
     traded: Counter[str]
-    """How often the write ran, by the number of the play."""
+    """The number of times that the write ran, by the number of the play."""
     refused: list[str]
     """The provider's refusals, in the words of the API."""
 

@@ -51,7 +51,7 @@ class Talk(Protocol):
 
 
 class Record:
-    """What a runner got, and what it did."""
+    """The answers that a runner got, and the tools that it ran."""
 
     def __init__(self) -> None:
         self.ran = 0

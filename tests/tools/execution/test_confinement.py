@@ -1,4 +1,4 @@
-"""What a command may use and make."""
+"""The resources that a command may use and make."""
 
 from __future__ import annotations
 

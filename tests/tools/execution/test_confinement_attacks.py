@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 )
 INSIDE = Path(__file__).with_name("attacks_inside.py")
 REFUSED = {"denied 1", "denied 38"}
-"""What the filter of system calls answers; the kernel itself would have found fault
+"""The answers of the filter of system calls; the kernel itself would have found fault
 with the arguments.
 """
 

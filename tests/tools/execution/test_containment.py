@@ -1,4 +1,4 @@
-"""Where commands are not contained, there are none."""
+"""No command runs where commands are not contained."""
 
 from __future__ import annotations
 

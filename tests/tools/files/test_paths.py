@@ -1,4 +1,4 @@
-"""What a path may mean: never anything outside of the workspace, nor what is no file."""
+"""The file that a path may mean: never anything outside of the workspace, nor what is no file."""
 
 from __future__ import annotations
 

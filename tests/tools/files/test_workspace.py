@@ -1,4 +1,4 @@
-"""Whose rights the file tools have, and what a call that ends leaves."""
+"""The rights of the file tools, and the files that a call leaves when it ends."""
 
 from __future__ import annotations
 

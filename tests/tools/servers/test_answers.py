@@ -1,4 +1,4 @@
-"""What a server lists and answers, as the host reads it."""
+"""A server's list and answers, as the host reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where no tool connects to: addresses in all spellings, and names that lead to them."""
+"""Places that no tool connects to: addresses in all spellings, and names that lead to them."""
 
 from __future__ import annotations
 

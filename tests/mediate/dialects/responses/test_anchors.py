@@ -345,7 +345,7 @@ RUNNERS: dict[str, tuple[Resent, list[Body], Body]] = {
     "langchain": (_langchain, [], {}),
     "pydantic-ai": (_pydantic, [], {"include": ["reasoning.encrypted_content"]}),
 }
-"""How each sends an item back, what stands before the user's words, and its members
+"""The form in which each sends an item back, what stands before the user's words, and its members
 (measured in November 2026).
 """
 

@@ -21,7 +21,7 @@ from tests.wires.responses import function_call, message, reasoning, response
 
 CATALOG = catalog(granted("desk.get"), granted("desk.end"), native=["shell"])
 SECRET = (b"desk__", b"desk.", b"planted")
-"""What the runner must never see: the names of managed tools, and text planted in
+"""Texts that the runner must never see: the names of managed tools, and text planted in
 their calls and definitions.
 """
 PLANTED = '{"of":"planted"}'

@@ -1,4 +1,4 @@
-"""What of the view can't be replayed, and why; whole replays are in ``tests/web``."""
+"""Flows of the view that can't be replayed, and why; whole replays are in ``tests/web``."""
 
 from __future__ import annotations
 
