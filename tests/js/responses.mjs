@@ -2,6 +2,7 @@
 import { createOpenAI } from "@ai-sdk/openai";
 import { generateText, jsonSchema, stepCountIs, streamText, tool } from "ai";
 import OpenAI from "openai";
+import OpenAI7 from "openai-7";
 
 globalThis.AI_SDK_LOG_WARNINGS = false; // they would go to stdout
 
@@ -10,8 +11,8 @@ const SCHEMA = { type: "object", properties: { command: { type: "string" } }, re
 const TOOLS = [{ type: "function", name: "shell", parameters: SCHEMA, strict: false }];
 
 // The OpenAI SDK with the loop that its users write. way: plain, events or helper.
-function sdk(play, record) {
-  const client = new OpenAI({ baseURL: play.base ?? undefined, apiKey: play.key });
+function sdk(play, record, SDK = OpenAI) {
+  const client = new SDK({ baseURL: play.base ?? undefined, apiKey: play.key });
   const history = [];
   let previous, conversation;
   const body = (given) => ({
@@ -48,6 +49,8 @@ function sdk(play, record) {
     }
   };
 }
+
+const sdk7 = (play, record) => sdk(play, record, OpenAI7);
 
 // Vercel's AI SDK, which runs the tools by itself. way: plain or events.
 function vercel(play, record) {
@@ -99,7 +102,7 @@ async function insist(record, ask) {
 async function perform(play) {
   const record = { said: [], ran: 0, errors: [], seen: [] };
   try {
-    const ask = { "openai-js": sdk, "ai-sdk": vercel }[play.runner](play, record);
+    const ask = { "openai-js": sdk, "openai-js-7": sdk7, "ai-sdk": vercel }[play.runner](play, record);
     for (const words of play.words) record.said.push(await ask(words));
   } catch (error) {
     record.errors.push(`gave up: ${error?.constructor?.name}: ${error?.message}`);

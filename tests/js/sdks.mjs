@@ -5,10 +5,11 @@ import { createAnthropic } from "@ai-sdk/anthropic";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { jsonSchema, streamText, tool } from "ai";
 import OpenAI from "openai";
+import OpenAI7 from "openai-7";
 
 globalThis.AI_SDK_LOG_WARNINGS = false; // they would go to stdout
 
-const openai = (job) => new OpenAI({ baseURL: `${job.base}/v1`, apiKey: job.key, maxRetries: 0, timeout: 60_000 });
+const openai = (job, SDK = OpenAI) => new SDK({ baseURL: `${job.base}/v1`, apiKey: job.key, maxRetries: 0, timeout: 60_000 });
 const anthropic = (job) => new Anthropic({ baseURL: job.base, apiKey: job.key, maxRetries: 0, timeout: 60_000 });
 
 function completion(id, message, finish, usage, chunks, whole) {
@@ -55,11 +56,14 @@ const sdks = {
     }
     return completion(id, said, finish, usage, chunks);
   },
-  async "openai-js stream"(job) {
+  async "openai-js stream"(job, SDK = OpenAI) {
     let chunks = 0;
-    const stream = openai(job).chat.completions.stream(job.body).on("chunk", () => (chunks += 1));
+    const stream = openai(job, SDK).chat.completions.stream(job.body).on("chunk", () => (chunks += 1));
     const made = await stream.finalChatCompletion();
     return completion(made.id, made.choices[0].message, made.choices[0].finish_reason, made.usage, chunks, made);
+  },
+  async "openai-js-7 stream"(job) {
+    return sdks["openai-js stream"](job, OpenAI7);
   },
   async "anthropic-js create"(job) {
     const made = { content: [] };

@@ -37,11 +37,14 @@ PYTHON_RUNNERS = [
 NODE_RUNNERS = [
     ("openai-js", "events", "responses"),
     ("openai-js", "helper", "responses"),
+    ("openai-js-7", "events", "responses"),
+    ("openai-js-7", "helper", "responses"),
     ("ai-sdk", "events", "responses"),
 ]
+SDKS = (*OPENAI, "openai-js-7 stream", *ANTHROPIC)
 _LAST_ONLY = {"agents events responses"}
 """Its result is the last message of several."""
-_LAST_THOUGHT = {"openai-js stream"}
+_LAST_THOUGHT = {"openai-js stream", "openai-js-7 stream"}
 """It keeps the last piece of a member that it does not know, of any stream."""
 _PIECE = 64
 
@@ -88,7 +91,7 @@ def read_all(recorded: Streams, folders: pytest.TempPathFactory) -> dict[str, He
             for runners in (NODE_RUNNERS, PYTHON_RUNNERS)
         ]
         environment = {"PATH": os.environ["PATH"], "HOME": str(home)}
-        jobs = [job(sdk, server.url) for sdk in (*OPENAI, *ANTHROPIC)]
+        jobs = [job(sdk, server.url) for sdk in SDKS]
         with ThreadPoolExecutor(3) as pool:
             heard = pool.submit(hear, jobs)
             played = [
@@ -146,7 +149,7 @@ def test_the_strictest_reader_finds_the_whole_turn_and_nothing_of_its_hidden_cal
 
 
 @pytest.mark.requirement("live:same-wire")
-@pytest.mark.parametrize("sdk", [*OPENAI, *ANTHROPIC])
+@pytest.mark.parametrize("sdk", SDKS)
 def test_every_sdk_reads_the_same_turn_of_the_same_bytes(
     readings: dict[str, Heard], sdk: str
 ) -> None:
