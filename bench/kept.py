@@ -105,6 +105,9 @@ ROWS = (
 )
 
 
+SUBJECTS = frozenset(by for row in ROWS for by in row.by)
+
+
 @dataclass(frozen=True)
 class Figure:
     """The result of a row: milliseconds, operations in a second."""

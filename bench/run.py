@@ -58,6 +58,9 @@ SMOKE = Plan(
 )
 
 
+_PAIR = frozenset({"ours", "before"})
+
+
 class Run:
     """A run of the plan."""
 
@@ -79,16 +82,19 @@ class Run:
         with ExitStack() as started:
             if plan.shares:
                 self._shared = started.enter_context(self._proxies(plan.arrivals.agents))
+            kinds = [row for row in kept.ROWS if only in row.what]
+            if self._options.pair:
+                self._measure_kept([row for row in kinds if "before" in row.by], results)
+                return
+
             if rows := [row for row in arrivals.ROWS if only in row.what]:
                 with self._proxies(plan.arrivals.agents, plan.arrivals.thinks) as proxies:
                     for overheads in arrivals.Arrivals(plan.arrivals, self._load, proxies).measure(
                         rows, pin=pin
                     ):
                         results.overheads = overheads
-            if kinds := [row for row in kept.ROWS if only in row.what]:
-                with self._proxies(0) as proxies:
-                    for figures in kept.measure(plan.kept, self._load, kinds, proxies, pin=pin):
-                        results.figures = figures
+            if kinds:
+                self._measure_kept(kinds, results)
             if only in "memory":
                 with self._proxies(max(plan.memory.agents)) as proxies:
                     found = memory.measure(plan.memory, self._load, proxies.at, proxies["ours"])
@@ -96,6 +102,12 @@ class Run:
                 print("done: memory", flush=True)
         if only in "state":
             results.stored, results.together = asyncio.run(state.measure(plan.state))
+
+    def _measure_kept(self, rows: list[kept.Row], results: Results) -> None:
+        plan, pin = self._plan.kept, self._options.pin
+        with self._proxies(0) as proxies:
+            for figures in kept.measure(plan, self._load, rows, proxies, pin=pin):
+                results.figures = figures
 
     @contextmanager
     def _proxies(self, agents: int, thinks: tuple[float, float] = (0.0, 0.0)) -> Iterator[Proxies]:
@@ -117,6 +129,8 @@ def main() -> None:
     plan = QUICK if options.quick else SMOKE if options.smoke else FULL
     if options.connections:
         plan = replace(plan, kept=replace(plan.kept, connections=options.connections))
+    if options.pair:
+        plan = replace(plan, kept=replace(plan.kept, without=kept.SUBJECTS - _PAIR))
     results = Results(table.machine(sorted(os.sched_getaffinity(0))), has_workers())
     try:
         with generator() as load, tempfile.TemporaryDirectory(prefix="claw-bench-") as home:
@@ -154,10 +168,18 @@ def parse_arguments() -> argparse.Namespace:
         "--before", type=Path, help="another checkout, whose proxy is measured beside this one's"
     )
     parser.add_argument(
+        "--pair",
+        action="store_true",
+        help="with --before: measure only these two proxies, in the rows of kept connections",
+    )
+    parser.add_argument(
         "--json", type=Path, help="the file to which the figures are written as JSON"
     )
     parser.add_argument("--page", type=Path, help="the page in which the tables are written anew")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.pair and options.before is None:
+        parser.error("--pair needs --before")
+    return options
 
 
 def numbers(text: str) -> tuple[int, ...]:

@@ -159,35 +159,42 @@ class ReceivedRequest:
 
 
 class _Server(uvicorn.Server):
-    """A server that ends at once. uvicorn's own checks for it ten times a second,
-    and then gives clients as much time.
+    """A server that ends at once.
+
+    uvicorn's own looks ten times a second whether it is to end, and then gives its clients as much
+    time.
     """
 
     async def main_loop(self) -> None:
-        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._over = asyncio.Event()
         await self.on_tick(0)
         if not self.should_exit:
             await self._over.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # asyncio leaves a client behind, half made, that is accepted in the step before its server
-        # is closed.
-        loop = asyncio.get_running_loop()  # a server that is ended while it starts has no main loop
-        for accepting in (each for server in self.servers for each in server.sockets):
-            loop.remove_reader(accepting.fileno())
-        for _ in range(
-            10
-        ):  # a client that has just been accepted becomes a connection some steps later
+        # Not ``self._loop``: a server that is ended while it starts has none.
+        loop = asyncio.get_running_loop()
+
+        # No more clients are accepted from here on. asyncio leaves one behind, half made, that it
+        # accepts in the step before its server is closed.
+        for server in self.servers:
+            for accepting in server.sockets:
+                loop.remove_reader(accepting.fileno())
+
+        # A client that has just been accepted becomes a connection some steps later.
+        for _ in range(10):
             for connection in list(self.server_state.connections):
                 connection.transport.abort()
-            await asyncio.sleep(0)  # let them see it
+            await asyncio.sleep(0)  # The connections learn of it
+
         for listening in (*self.servers, *(sockets or ())):
             listening.close()
 
     def end(self) -> None:
         self.should_exit = True
         if hasattr(self, "_over"):
-            with contextlib.suppress(RuntimeError):  # the loop has ended
+            with contextlib.suppress(RuntimeError):  # The loop has ended
                 self._loop.call_soon_threadsafe(self._over.set)
 
 

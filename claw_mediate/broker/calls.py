@@ -178,6 +178,7 @@ class NativeCalls:
         except asyncio.CancelledError:
             answer = self._record(native, _cut_off(native))
             if native.is_stopping:
+                # Its client is still there, and gets an answer before the proxy ends.
                 return answer
             raise
         except Exception as error:  # noqa: BLE001 - a fault of ours: the call is recorded, and the client gets an answer
@@ -222,6 +223,7 @@ class NativeCalls:
             result = await run()
 
         if not native.is_made:
+            # Its intent could not be journaled, and ``result`` says so.
             return self._not_made(native, result)
         return replace(result, started=made_at)
 

@@ -66,8 +66,11 @@ class SessionRouter:
             message = "the worker that has this session ended; ask again"
             return refuse(request.path, 502, "worker_died", message)
 
+        # The client may leave before it reads a chunk. Closing a generator that has not begun would
+        # not close the stack, so it is brought to its first ``yield`` here.
         chunks = _chunks(response, stack)
-        await anext(chunks)  # A generator that has not begun runs no ``finally`` when it is closed.
+        await anext(chunks)
+
         is_stream = response.headers.get("content-type", "").startswith(SSE_TYPE)
         return RunnerResponse(
             response.status_code,
@@ -81,6 +84,7 @@ class SessionRouter:
 
 
 async def _chunks(response: Response, stack: AsyncExitStack) -> AsyncGenerator[bytes]:
+    """Yield b"", then the chunks of the body; close the stack at the end, or when closed."""
     async with stack:
         yield b""
         async for chunk in response.aiter_raw():

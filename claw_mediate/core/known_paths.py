@@ -261,6 +261,44 @@ _VIDEOS = (
     _row("POST", "/videos/{video}/remix", "hidden", counted=True, creates="video"),
 )
 
+_GEMINI_VERBS = (
+    "generateContent",
+    "streamGenerateContent",
+    "countTokens",
+    "embedContent",
+    "batchEmbedContents",
+)
+
+
+def _gemini(version: str) -> tuple[KnownPath, ...]:
+    """Return the rows of one version of Gemini's own protocol: gemini-cli.
+
+    It is at the root, and names the model in the path.
+    """
+    models = f"//{version}/models"
+    asks = [
+        _row("POST", f"{models}/{{_model}}:{verb}", "hidden", counted=True)
+        for verb in _GEMINI_VERBS
+    ]
+    return (_row("GET", models), _row("GET", f"{models}/{{_model}}"), *asks)
+
+
+def _xai_models(kind: str) -> tuple[KnownPath, ...]:
+    """Return the rows of xAI's list of the models of one kind."""
+    models = f"/{kind}-models"
+    return (_row("GET", models), _row("GET", f"{models}/{{_model*}}"))
+
+
+def _ai_sdk(version: str) -> tuple[KnownPath, ...]:
+    """Return the rows of one version of the AI SDK's own protocol.
+
+    It is at the root, and names the model in a header.
+    """
+    kinds = ("language", "embedding", "image", "video", "reranking")
+    asks = [_row("POST", f"//{version}/ai/{kind}-model", "hidden", counted=True) for kind in kinds]
+    return (_row("GET", f"//{version}/ai/config"), *asks)
+
+
 _OPENAI: Final = (
     _CHAT,
     *_STORED_COMPLETIONS,
@@ -338,25 +376,9 @@ _GOOGLE: Final = (
     *_NAMED_FILES,
     *_NAMED_BATCHES,
     *_VIDEOS,
-    # Gemini's own protocol, from the root: gemini-cli.
-    *(
-        row
-        for version in ("v1", "v1beta", "v1alpha")
-        for row in (
-            _row("GET", f"//{version}/models"),
-            _row("GET", f"//{version}/models/{{_model}}"),
-            *(
-                _row("POST", f"//{version}/models/{{_model}}:{verb}", "hidden", counted=True)
-                for verb in (
-                    "generateContent",
-                    "streamGenerateContent",
-                    "countTokens",
-                    "embedContent",
-                    "batchEmbedContents",
-                )
-            ),
-        )
-    ),
+    *_gemini("v1"),
+    *_gemini("v1beta"),
+    *_gemini("v1alpha"),
 )
 
 _XAI: Final = (
@@ -371,11 +393,10 @@ _XAI: Final = (
     _row("POST", "/tts", "hidden", counted=True),  # Its voices name no model
     _row("POST", "/stt", "hidden", counted=True),
     *_MODELS,
-    *(
-        _row("GET", path)
-        for kind in ("language", "embedding", "image-generation", "video-generation")
-        for path in (f"/{kind}-models", f"/{kind}-models/{{_model*}}")
-    ),
+    *_xai_models("language"),
+    *_xai_models("embedding"),
+    *_xai_models("image-generation"),
+    *_xai_models("video-generation"),
     *_IMAGES,
     _asks_model("/videos/generations", creates="video"),
     _asks_model("/videos/edits", creates="video"),
@@ -399,18 +420,10 @@ _AI_GATEWAY: Final = (
     _RERANK,
     *_IMAGES,
     *_MODELS,
-    # The AI SDK's own protocol, from the root: a header names the model.
-    *(
-        row
-        for version in ("v1", "v2", "v3", "v4")
-        for row in (
-            _row("GET", f"//{version}/ai/config"),
-            *(
-                _row("POST", f"//{version}/ai/{kind}-model", "hidden", counted=True)
-                for kind in ("language", "embedding", "image", "video", "reranking")
-            ),
-        )
-    ),
+    *_ai_sdk("v1"),
+    *_ai_sdk("v2"),
+    *_ai_sdk("v3"),
+    *_ai_sdk("v4"),
 )
 
 _OLLAMA: Final = (

@@ -141,8 +141,11 @@ class ReplyGate:
         """Return what is shown now, in order."""
         passing: list[ReplyEvent] = []
         for event in events:
-            if self.has_call or not self._shows:
-                self.has_call = self.has_call or event.kind == "call"
+            if self.has_call:
+                continue  # All behind a call waits.
+            if not self._shows:
+                # Nothing is shown, but that the reply has a call is to be known here, too.
+                self.has_call = event.kind == "call"
                 continue
 
             match event.kind:
@@ -215,7 +218,8 @@ class ReplyGate:
 
         ``told``: the events of its body.
         """
-        missing = {
+        # What was shown and has not been met among the events yet: it is counted down.
+        unmet = {
             place: ShownPart(part.characters, part.events) for place, part in self._shown.items()
         }
         for event in told:
@@ -224,20 +228,18 @@ class ReplyGate:
                     yield event
                 continue
 
-            part = missing.get((event.piece, event.channel))
+            part = unmet.get((event.piece, event.channel))
             if part is None:
                 yield event
-            elif not event.text:
-                if part.events:
-                    part.events -= 1
-                else:
-                    yield event
-            elif part.characters >= len(event.text):
-                part.characters -= len(event.text)
+            elif event.text:
+                shown = min(part.characters, len(event.text))
+                part.characters -= shown
+                if shown < len(event.text):
+                    yield replace(event, text=event.text[shown:])
+            elif part.events:
+                part.events -= 1
             else:
-                text = event.text[part.characters :]
-                part.characters = 0
-                yield replace(event, text=text)
+                yield event
 
 
 def until_first_call(told: Iterable[ReplyEvent]) -> Sequence[ReplyEvent]:

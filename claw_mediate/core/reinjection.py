@@ -16,7 +16,7 @@ docs/spec/mediation.md section 7. Pure. Each of the assistant's messages counts 
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -61,17 +61,25 @@ def plan_reinjection(
     ``stored``: the rounds that have a key in common with the evidence.
     """
     answers = match_answers(evidence, stored, session)
-    read = {rounds.id: record for rounds in answers.rounds.values() if (record := _record(rounds))}
-    repeated = find_repeated(answers.rounds, read)
+    record_of = _read_records(answers.rounds.values())  # By the id of the rounds
+    repeated = find_repeated(answers.rounds, record_of)
     matches = place_rounds(evidence, answers, repeated)
 
-    records = {index: read[rounds.id] for index, rounds in matches.items() if rounds.id in read}
-    hidden = {
-        index: rounds.messages
-        for index, rounds in matches.items()
-        if rounds.messages and (index in records or not is_live_key(rounds.anchor.key))
-    }
+    hidden: dict[int, bytes] = {}
+    records: dict[int, LiveRecord] = {}
+    for index, rounds in matches.items():
+        record = record_of.get(rounds.id)
+        if record is not None:
+            records[index] = record
+
+        # Without its record, nobody knows where the rounds of a live turn belong.
+        is_unreadable = record is None and is_live_key(rounds.anchor.key)
+        if rounds.messages and not is_unreadable:
+            hidden[index] = rounds.messages
+
     insertions = fit_to_limit(hidden, summarize)
+
+    # A record that had to be shortened, or left out, is no record any more.
     whole = {
         index: record for index, record in records.items() if insertions.get(index) == hidden[index]
     }
@@ -110,9 +118,18 @@ def plan_reinjection(
     )
 
 
-def _record(rounds: StoredRounds) -> LiveRecord | None:
-    """Return the record of a live turn; None for any other, and for one that can't be read."""
-    return LiveRecord.read(rounds.messages) if is_live_key(rounds.anchor.key) else None
+def _read_records(found: Iterable[StoredRounds]) -> dict[int, LiveRecord]:
+    """Return the records of live turns, by the id of their rounds; none that can't be read."""
+    records: dict[int, LiveRecord] = {}
+    for rounds in found:
+        if not is_live_key(rounds.anchor.key):
+            continue
+
+        record = LiveRecord.read(rounds.messages)
+        if record is not None:
+            records[rounds.id] = record
+
+    return records
 
 
 def _classify(rounds: StoredRounds, is_inserted: bool) -> str:
@@ -166,17 +183,22 @@ def fit_to_limit(
     def short(index: int) -> bytes:
         return min(summarize(hidden[index]), hidden[index], key=len)
 
+    def nothing(_index: int) -> bytes:
+        return b""
+
     kept: dict[int, bytes] = {}
-    held = 0
+    held = 0  # Bytes of ``kept``
     for index in sorted(hidden):
         latest = hidden[index] if len(hidden[index]) <= limit else short(index)
-        if len(latest) > limit:
+        room = limit - len(latest)  # For all that is older
+        if room < 0:
             continue
 
-        if held > limit - len(latest):
-            goal = min(limit // 2, limit - len(latest))
-            _make_room(kept, short, goal)  # First by summaries, then by leaving out
-            held = _make_room(kept, lambda _: b"", goal)
+        if held > room:
+            goal = min(limit // 2, room)
+            _make_room(kept, short, goal)
+            # If the summaries do not free enough, the oldest of them go.
+            held = _make_room(kept, nothing, goal)
 
         kept[index] = latest
         held += len(latest)

@@ -112,6 +112,7 @@ class LiveRecord(msgspec.Struct, frozen=True):
         """Return the record that ``write`` has written; None for anything else."""
         try:
             array = b"[%b]" % stored
+            # ``element_spans`` reads valid JSON only, and does not check it.
             msgspec.json.decode(array, type=list[msgspec.Raw])
             elements = [array[start:end] for start, end in json_splice.element_spans(array)]
             if not elements:
@@ -132,8 +133,9 @@ class LiveRecord(msgspec.Struct, frozen=True):
     def hide(self, signatures: Iterable[str]) -> Self:
         """Return the record with more reasoning that was shown and must not be sent back."""
         digests = tuple(sorted(map(signature_digest, signatures)))
-        behind = ShownRound(PREFILL, signed=digests)
-        return replace(self, shown=(*self.shown, behind), messages=(*self.messages, b""))
+        # A round without text and messages: it carries the digests, and moves no cut.
+        carrier = ShownRound(PREFILL, signed=digests)
+        return replace(self, shown=(*self.shown, carrier), messages=(*self.messages, b""))
 
     def write(self) -> bytes:
         """Return the record as it is stored: the marker, and the hidden messages behind it."""
@@ -164,7 +166,9 @@ def describe_rounds(rounds: Sequence[RoundText], after: str, *, is_joined: bool)
     ``after``: the text that was shown behind these rounds. ``is_joined``: the protocol has one text
     for all rounds, with ``GLUE`` between them where it is needed.
     """
-    followers = [*[each.text for each in rounds], after][1:]
+    followers = [each.text for each in rounds[1:]]  # The text right behind each round
+    if rounds:
+        followers.append(after)
     before = ""  # The last text that was shown
     shown: list[ShownRound] = []
 
@@ -218,16 +222,23 @@ def signature_digest(signature: str) -> str:
 def hides_key(digest: str) -> str:
     """Return the name under which it is remembered that a hidden round had this reasoning.
 
-    Such names outlive the hidden messages: what the runner then sends back of the reasoning, a
-    provider refuses.
+    Such names outlive the hidden messages. The runner may still send the reasoning back then, and a
+    provider refuses it without those messages, so it must be known to be taken out.
     """
     return f"{HIDES_KIND}:{digest}"
 
 
 def digests_of_hides(keys: Iterable[str]) -> frozenset[str]:
     """Return the digests in those keys that are of ``hides_key``, with any prefix."""
-    parts = (key.split(":") for key in keys)
-    return frozenset(part[-1] for part in parts if part[-2:-1] == [HIDES_KIND])
+    digests: set[str] = set()
+    for key in keys:
+        # "hides:digest", or "prefix:hides:digest"
+        before, _, digest = key.rpartition(":")
+        kind = before.rpartition(":")[2]
+        if kind == HIDES_KIND:
+            digests.add(digest)
+
+    return frozenset(digests)
 
 
 def live_name(dialect: str) -> str:

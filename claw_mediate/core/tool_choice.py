@@ -20,15 +20,22 @@ _NAMED: Final = frozenset({"function", "custom", "tool"})
 
 
 def chosen_tools(choice: JsonObject | str | None) -> frozenset[str]:
-    """Return the names of the tools that a choice leaves to the model; none if they are unknown."""
+    """Return the names of the tools that a choice leaves to the model.
+
+    The empty set says that they are not known by names. An entry that can't be read makes it so:
+    it may name any tool.
+    """
     if not isinstance(choice, dict):
         return frozenset()
 
-    entries: Any = [choice]
+    entries: Any
     if choice.get("type") == _ALLOWED:
-        # Chat has its list one level deeper.
+        # Responses has the list in the choice itself, Chat in an object within it.
         inner = choice.get(_ALLOWED)
-        entries = (inner if isinstance(inner, dict) else choice).get("tools")
+        holder = inner if isinstance(inner, dict) else choice
+        entries = holder.get("tools")
+    else:
+        entries = [choice]
     if not isinstance(entries, list):
         return frozenset()
 
@@ -38,7 +45,7 @@ def chosen_tools(choice: JsonObject | str | None) -> frozenset[str]:
         if not isinstance(kind, str):
             return frozenset()
         if kind not in _NAMED:
-            continue  # A hosted tool
+            continue  # A hosted tool is called by nobody but the provider.
 
         name = _name_of(entry, kind)
         if not name:
@@ -49,7 +56,9 @@ def chosen_tools(choice: JsonObject | str | None) -> frozenset[str]:
 
 
 def _name_of(entry: JsonObject, kind: str) -> str:
-    """Return the name in an entry; "" if it has none. Chat has it in an object of its type."""
+    """Return the name in an entry; "" if it has none."""
+    # Responses has the name in the entry itself, Chat in an object named like the entry's type.
     inner = entry.get(kind)
-    name = (inner if isinstance(inner, dict) else entry).get("name")
+    holder = inner if isinstance(inner, dict) else entry
+    name = holder.get("name")
     return name if isinstance(name, str) else ""

@@ -107,7 +107,7 @@ class FeedReader:
     ) -> None:
         """``ask_workers`` is given where this proxy has several workers.
 
-        When a source is gone, each of them then has what one of them has read.
+        A worker whose fetch fails then takes the copy that another one has.
         """
         self.limits = limits
         self._ask_workers = ask_workers
@@ -152,9 +152,14 @@ class FeedReader:
         if entry.task is None and now >= entry.retry_at:
             self._start_refresh(agent, feed, entry)
 
-        if entry.task is not None and age >= 2 * feed.ttl:
+        is_too_old = age >= 2 * feed.ttl  # To be used while the next is fetched
+        if entry.task is not None and is_too_old:
             await asyncio.wait([entry.task])
-            if entry.fetched >= now and not entry.has_failed:
+
+            # A fetch that was canceled left no failure, and one that failed may have left another
+            # worker's copy.
+            was_fetched = entry.fetched >= now and not entry.has_failed
+            if was_fetched:
                 return FeedSnapshot(feed, entry.text, entry.is_cut, is_cached=False)
 
         if entry.text is None:

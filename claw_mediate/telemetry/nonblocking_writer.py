@@ -64,7 +64,9 @@ class LineWriter:
             if not line:
                 return
 
-            if self._queue and self._queued_bytes + len(line) > self._max_bytes:
+            # An empty queue takes a line of any length. It may be the rest of one that is begun.
+            is_full = self._queued_bytes + len(line) > self._max_bytes
+            if self._queue and is_full:
                 self.dropped += 1
                 return
 
@@ -96,7 +98,10 @@ class LineWriter:
                 self._lock.wait(left)
 
     def _write_without_waiting(self, line: bytes) -> bytes:
-        """Write what can be written without blocking; return the rest."""
+        """Write what can be written without blocking; return the rest.
+
+        Return b"" after a failure, too: the line is dropped and counted.
+        """
         try:
             while line and (self._is_file or self._has_room(0)):
                 # POSIX: a pipe with any room takes PIPE_BUF bytes. A file never blocks.

@@ -220,7 +220,8 @@ class McpConnection:
         """End the session, and close every connection."""
         if self._opening is not None:
             self._opening.cancel()
-        session, self._session = self._session, None
+        session = self._session
+        self._session = None
         if session is not None:
             self._end_session(session.protocol)
         await self._wire.close()
@@ -239,7 +240,8 @@ class McpConnection:
 
         Raise ``SessionError``.
         """
-        present, self._session = self._session, None
+        present = self._session
+        self._session = None
         # What the server says of changes while it lists is about the next list.
         self._is_list_stale = False
 
@@ -247,6 +249,7 @@ class McpConnection:
         try:
             async with asyncio.timeout(OPEN_SECONDS):
                 if present is not None:
+                    # The list tells whether it still works. If not, a new one takes its place.
                     with suppress(SessionError, RpcError, AnswerTooLargeError, *FAILURES):
                         return await self._list_tools(session)
                     self._end_session(session)

@@ -169,7 +169,10 @@ class Supervisor:
         return slot.state == "waiting" and may_start and time.monotonic() >= slot.due
 
     def _start(self, slot: _Slot, signaled: tuple[int, int]) -> Place | None:
-        """Start a process: return None here, and its place in the process."""
+        """Fork a worker. Return None in the supervisor, and the worker's place in the new process.
+
+        ``signaled``: the ends of the supervisor's pipe of signals, which the worker closes.
+        """
         ours, theirs = socket.socketpair()
         relays = {stream: Relay(output) for stream, output in self._outputs.items()}
         ports = {each.number: each.inner.getsockname()[1] for each in self._slots.values()}
@@ -260,16 +263,21 @@ class Supervisor:
 
     def _take_signals(self, reader: int) -> None:
         """Do what the signals that have come ask for, each once."""
-        for number in dict.fromkeys(os.read(reader, 1 << 10)):
+        numbers = os.read(reader, 1 << 10)  # One byte for each signal (``signal.set_wakeup_fd``)
+        for number in dict.fromkeys(numbers):
             sign = signal.Signals(number)
             if sign == signal.SIGCHLD:
                 self._reap()
                 continue
-            if sign in _STOPPING:
+
+            is_stopping = sign in _STOPPING
+            if is_stopping:
                 self._stop(sign)
+
+            # All others get it, too. A worker that is not up yet has no handler for SIGHUP, which
+            # would end it.
             for slot in self._slots.values():
-                # Before it is up, SIGHUP would end it.
-                if slot.pid and (sign in _STOPPING or slot.state == "up"):
+                if slot.pid and (is_stopping or slot.state == "up"):
                     os.kill(slot.pid, sign)
 
     def _stop(self, sign: signal.Signals) -> None:

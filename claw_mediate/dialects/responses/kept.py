@@ -29,7 +29,7 @@ from claw_mediate.dialects.responses.items import (
 )
 
 _DEFAULT_SIZE = 20
-type _Results = Literal["none", "hidden", "shown"]
+type _Outcome = Literal["none", "hidden", "shown"]
 """The calls and messages that reasoning led to: none, only hidden ones, or one that is shown."""
 
 
@@ -146,24 +146,25 @@ def show_items(raw: Sequence[bytes], concealment: Concealment) -> list[bytes]:
 
     # From the last item to the first, because what reasoning led to comes after it.
     shown: list[bytes] = []
-    results: _Results = "none"
+    outcome: _Outcome = "none"  # Of reasoning that stands right before the items seen so far
     for item, view in zip(reversed(raw), reversed(views), strict=True):
         ids = (view.id, view.own_call_id, _answered_call(item, view))
         has_hidden_id = any(isinstance(each, str) and each in hidden_ids for each in ids)
         is_hidden = has_hidden_id or _is_managed(view, concealment)
 
         if view.kind == REASONING:
-            if is_hidden or results == "hidden":
-                # ``results`` stays: reasoning right before this one led to the same items.
+            if is_hidden or outcome == "hidden":
+                # ``outcome`` stays: reasoning right before this one led to the same items.
                 continue
-            results = "none"
+            outcome = "none"
         elif view.speaker not in {"assistant", None}:
-            results = "none"
+            # The runner's message or a result: what comes before it led to nothing behind it.
+            outcome = "none"
         elif view.is_call or view.is_message:
             if not is_hidden:
-                results = "shown"
-            elif results == "none":
-                results = "hidden"
+                outcome = "shown"
+            elif outcome == "none":
+                outcome = "hidden"
 
         if not is_hidden:
             shown.append(item)
