@@ -196,7 +196,13 @@ class Database:
         if free * _PAGES_PER_FREE_PAGE <= pages:
             return
 
-        self.read(VACUUM_STEP)
+        try:
+            self._db.execute(VACUUM_STEP).fetchall()
+        except sqlite3.Error as error:
+            if _code(error) in _LOCKED:
+                return  # Somebody else writes now: the next call takes the pages.
+            raise self._failure(error) from error
+
         if self._log is not None:
             self._log.checkpoint()  # only a checkpoint shortens the file
 

@@ -16,6 +16,7 @@ from urllib.parse import parse_qs as _parse_qs
 
 from claw_mediate.core import http as _http
 from claw_mediate.mediator import Mediator as _Mediator
+from claw_mediate.readiness import Readiness as _Readiness
 from tests.proxy import narrow as _narrow
 
 _made: dict[str, int] = _Counter()
@@ -76,7 +77,7 @@ async def _exchange(_self, _admitted, request):  # type: ignore[no-untyped-def]
     return _answer(request)
 
 
-_real_own = _Mediator.own
-_Mediator.own = _own  # type: ignore[method-assign, assignment]
+_real_own = _Readiness.answer
+_Readiness.answer = _own  # type: ignore[method-assign, assignment]
 _Mediator.exchange = _exchange  # type: ignore[method-assign, assignment]
 addons = _narrow.addons if "TEST_NARROW" in _os.environ else _narrow.addons[:1]

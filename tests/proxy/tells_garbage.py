@@ -9,10 +9,10 @@ import gc as _gc
 from mitmproxy import ctx as _ctx
 
 from claw_mediate.core import http as _http
-from claw_mediate.mediator import Mediator as _Mediator
 from claw_mediate.mitm.addon import Cllama as _Cllama
+from claw_mediate.readiness import Readiness as _Readiness
 
-_real_own = _Mediator.own
+_real_own = _Readiness.answer
 
 
 async def _own(self, request):  # type: ignore[no-untyped-def]
@@ -27,5 +27,5 @@ async def _own(self, request):  # type: ignore[no-untyped-def]
     )
 
 
-_Mediator.own = _own  # type: ignore[method-assign, assignment]
+_Readiness.answer = _own  # type: ignore[method-assign, assignment]
 addons = [_Cllama()]

@@ -156,6 +156,31 @@ async def test_the_file_and_its_log_shrink_after_a_flood_while_turns_go_on(
     await store.close()
 
 
+@pytest.mark.requirement("store:shrinks-later")
+async def test_a_turn_goes_on_where_another_process_writes_while_the_file_is_to_shrink(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "s.db"
+    database = Database(str(file))
+    for statement in ("CREATE TABLE flood (x)", "INSERT INTO flood VALUES (zeroblob(2000000))"):
+        await database.write(statement)
+    await database.write("DELETE FROM flood")
+
+    def free_pages() -> int:
+        ((pages,),) = database.read("PRAGMA freelist_count")
+        return int(pages)
+
+    free = free_pages()
+    with closing(sqlite3.connect(file, autocommit=True)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        database.shrink()
+        assert free_pages() == free > 0
+
+    database.shrink()
+    assert free_pages() < free
+    database.close()
+
+
 async def turn(journal: SqliteJournal, name: str, given: StoredResponse) -> None:
     assert await journal.begin(name, "analyst", RequestFingerprint(name, "", "", ""))
     await journal.end(name, given)
