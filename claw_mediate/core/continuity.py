@@ -27,6 +27,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from claw_mediate.core.user_words import own_words
 from claw_state.continuity import ID_KIND, Anchor
 
 _MAX_PRECEDING = 4  # Messages before an answer that distinguish it from an equal one
@@ -162,6 +163,7 @@ class Transcript:
 
         A message without visible text, such as one with results only, is not added: None.
         """
+        parts = tuple(map(own_words, parts))
         text = "".join(parts)
         if not is_resent(text):
             return None

@@ -89,6 +89,43 @@ async def test_the_note_that_openclaw_ends_every_request_with_is_not_what_the_us
     assert gpt.services.calls == ["desk.trade"]
 
 
+@pytest.mark.requirement("journal:openclaw")
+@pytest.mark.parametrize("earlier", [False, True])
+async def test_words_that_openclaw_wraps_when_it_tries_again_make_no_new_turn(
+    desk: Desk, *, earlier: bool
+) -> None:
+    """As OpenClaw 2026.9.6 sent it in the end of a live stream that was cut."""
+    runtime = "\n\nRuntime: agent=main | session=agent:main:explicit:s1 | host=vm"
+    if earlier:
+        desk.model_says("Hello.")
+        await desk.asks(f"[Sat 2026-11-28 19:18 UTC] Hi{runtime}")
+        runtime = ""  # Which it sends with the first message only
+
+    first = f"[Sat 2026-11-28 19:20 UTC] Buy{runtime}"
+    await failed_after_a_trade(desk, first)
+
+    queued = "[Queued user message from a previous active turn; preserved as context only.]"
+    go_on = "Continue the current task from the existing transcript. Do not restart the task."
+    again = f"[Sat 2026-11-28 19:21 UTC] {queued}\nBuy\n\n{go_on}{runtime}"
+    desk.messages[-1] = desk.wire.user(again)
+    desk.model_says("Bought.")
+    assert "+ 2 hidden messages" in await desk.turn()
+    assert desk.services.calls == ["desk.trade"]
+
+    said = desk.messages.pop()
+    desk.messages[-1:] = [desk.wire.user(first), said]
+    desk.model_says("One share.")
+    assert "+ 2 hidden messages" in await desk.asks("[Sat 2026-11-28 19:22 UTC] What do I have?")
+
+
+@pytest.mark.requirement("journal:openclaw")
+async def test_other_words_in_openclaws_wrapping_are_another_turn(desk: Desk) -> None:
+    await failed_after_a_trade(desk, "[Sat 2026-11-28 19:20 UTC] Buy")
+    desk.messages = [desk.wire.user("[Sat 2026-11-28 19:21 UTC] Sell")]
+    desk.model_says("Why?")
+    assert "hidden" not in await desk.turn()
+
+
 @pytest.mark.requirement("journal:altered")
 @pytest.mark.parametrize("words", ["Sell", "bu", "Please: Buy"])
 async def test_other_words_are_another_turn(desk: Desk, words: str) -> None:

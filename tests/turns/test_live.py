@@ -386,3 +386,27 @@ async def test_a_last_model_call_that_fails_is_an_error_event_and_is_asked_again
     assert len({line["turn_id"] for line in live.history()}) == 1
     paid = [line["usage"]["total_rounds"] for line in live.history()]
     assert paid == [3 if asks_for_tools else 2, 1], "the call that was made again is paid for again"
+
+
+@pytest.mark.requirement("journal:openclaw")
+async def test_words_that_openclaw_wraps_after_a_live_answer_failed_make_no_new_turn(
+    live: Desk,
+) -> None:
+    live.grant(tool("trade", write=True))
+    live.model_says("Let me buy.", ("desk.trade", {}))
+    live.model_refuses(400, "invalid_request")
+    first = "[Sat 2026-11-28 19:20 UTC] Buy\n\nRuntime: agent=main | host=vm"
+    await live.asks(first)
+
+    queued = "[Queued user message from a previous active turn; preserved as context only.]"
+    go_on = "Continue the current task from the existing transcript."
+    again = f"[Sat 2026-11-28 19:21 UTC] {queued}\nBuy\n\n{go_on}\n\nRuntime: agent=main | host=vm"
+    live.messages = [live.wire.user(again)]
+    live.model_says("Bought.")
+    await live.turn()
+    assert live.shown.text.startswith("Let me buy.")
+    assert live.services.calls == ["desk.trade"]
+
+    live.messages[0] = live.wire.user(first)
+    live.model_says("One share.")
+    assert "+ 2 hidden messages" in await live.asks("[Sat 2026-11-28 19:22 UTC] What do I have?")
