@@ -374,6 +374,7 @@ class TurnPipeline:
         """
         turn_id = new_turn_id()
         stopwatch = Stopwatch()
+        await self._turns.wait_for_left(incoming.agent.id, incoming.view.evidence.earlier)
         earlier = await self._find_earlier(incoming, known_by, turn_id)
         if isinstance(earlier, CompletedTurn):
             return earlier

@@ -83,6 +83,22 @@ class TurnRegistry:
         search.add_done_callback(self._searches.discard)
         return search
 
+    async def wait_for_left(self, agent_id: str, earlier: str) -> None:
+        """Wait for the end of turns that their runners have left.
+
+        The journal knows of that only then. A request with the same messages before its last one
+        may go on with such a turn. ``earlier``: the digest of those (``Evidence.earlier``).
+        """
+        left = [
+            running.task
+            for (owner, _), running in self._turns.items()
+            if owner == agent_id
+            and running.task.cancelling()
+            and running.context.view.evidence.earlier == earlier
+        ]
+        if left:
+            await asyncio.wait(left)
+
     def start(self, context: TurnContext) -> RunningTurn:
         self._recorder.log_request(context, len(context.catalog.offered))
         if context.admission is not None:

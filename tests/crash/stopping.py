@@ -72,6 +72,7 @@ class Stop:
     """True for a provider that fails once; else it fails as often as the proxy asks again."""
     is_armed: bool = True
     times: int = 0
+    has_acted: bool = False
 
     def place(self, events: Sequence[bytes]) -> int:
         """Return the number of events that are sent."""
@@ -185,6 +186,10 @@ class StoppingModel(PlanModel):
         body = await request.json()
         said = self._said(wire, body)
         name = said[-1].partition(" ")[0]
+        stop = self.stops.get(name)
+        if stop is not None and stop.fault == "leave" and stop.times:
+            # Else the whole answer may be delivered before its runner leaves.
+            await eventually_async(lambda: stop.has_acted, "the runner has left")
         try:
             port = request.client.port if request.client else 0
             made, keep = self._answer(wire, body, port)
@@ -192,7 +197,6 @@ class StoppingModel(PlanModel):
             self.books.faults[name.partition(".")[0]].append(traceback.format_exc())
             return JSONResponse(wire.error("fault", "see the books"), status_code=400)
 
-        stop = self.stops.get(name)
         if stop is None or not stop.is_armed or len(self.tries[name]) != stop.reply:
             keep()
             return model_response(wire, made, stream=True)
@@ -228,6 +232,7 @@ class StoppingModel(PlanModel):
 
         stop.is_armed = False
         stop.act()
+        stop.has_acted = True
         if stop.point != "over":
             while (await request.receive())["type"] != "http.disconnect":
                 pass

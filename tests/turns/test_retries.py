@@ -359,3 +359,24 @@ async def test_an_altered_retry_waits_for_the_write_that_its_runner_left(
     assert desk.services.calls == ["desk.trade"]
     told = [json.loads(content) for _, content in desk.wire.answers(desk.model.messages())]
     assert told[-1]["data"] == {"order": 1}
+
+
+@pytest.mark.requirement("journal:altered-while-a-write-is-on-its-way")
+async def test_an_altered_retry_right_behind_the_leaving_of_its_runner_resumes_its_turn(
+    desk: Desk,
+) -> None:
+    """The journal learns that the runner has left only when its turn has ended."""
+    desk.service_answers("trade", {"order": 1}, {"order": 2})
+    desk.services.gates["desk.balance"] = asyncio.Event()
+    desk.messages = [desk.wire.user("Buy")]
+    desk.model_says(("desk.trade", {}))
+    desk.model_says(("desk.balance", {}))
+    runner = asyncio.ensure_future(answer(desk))
+    await until_called(desk, "desk.balance")
+    desk.services.gates.clear()
+    runner.cancel()
+    desk.messages = [desk.wire.user("Buy\n\n[Queued user message] Continue the current task")]
+    desk.model_says("Bought.")
+    await asyncio.gather(answer(desk), runner, return_exceptions=True)
+    assert len({line["turn_id"] for line in desk.history()}) == 1
+    assert desk.services.calls.count("desk.trade") == 1
