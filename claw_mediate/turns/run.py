@@ -97,6 +97,8 @@ class RunningTurn:
             raise
 
         if result.ok:
+            # Before the answer is recorded: a retry after kill -9 is given the record.
+            await self._save_as_shown(result)
             response = StoredResponse(result.status, result.content_type, result.body)
             await self.checkpoint.end(response)
             await self._finish_stream(result)
@@ -112,15 +114,18 @@ class RunningTurn:
         if not self.context.view.is_live:
             stream.release(result.body, terminal=False)
 
-        if result.kept is not None:
-            await self._save_as_shown(result.kept, stream)
+        await self._save_as_shown(result)
         stream.finish()
 
-    async def _save_as_shown(self, kept: KeptObject, stream: AnswerStream) -> None:
+    async def _save_as_shown(self, result: TurnResult) -> None:
         """Save the record of a response under the id that its runner has, too.
 
         The stream may have begun under another id: that of an earlier reply, or of a keepalive.
         """
+        kept, stream = result.kept, self.stream
+        if kept is None or stream is None:
+            return
+
         saved = {kept.id}
         while unsaved := stream.readers.ids() - saved:  # A keepalive may come while this is saved.
             shown_id = unsaved.pop()
