@@ -39,7 +39,6 @@ from claw_mediate.turns.shown_answer import ShownAnswer
 from claw_mediate.turns.shown_rounds import describe_shown, find_lost_text
 from claw_state.continuity import Anchor
 from claw_state.journal import StoredResponse
-from claw_state.ownership import KeptObject
 
 _MEDIA_TYPE = re.compile(r"[\w.+-]{1,64}/[\w.+-]{1,64}", re.ASCII)
 _SECONDS = re.compile(r"[0-9]{1,9}", re.ASCII)

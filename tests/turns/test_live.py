@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from claw_mediate.core.http import Request, RunnerResponse
+from claw_state.journal import StoredResponse
 from tests.turns.desk import TERMINAL_TOOL, WIRES, Desk, opened, tool
 from tests.turns.retrying import until_called
 from tests.turns.scripted import Exactly, Thought
@@ -285,6 +286,31 @@ async def test_a_kept_live_answer_goes_on_from_its_last_reply_and_is_shown_whole
     codex.model_says("Yes.")
     await codex.asks("Sure?", store=True, previous_response_id="resp_a")  # 19
     assert codex.model.bodies[-1]["previous_response_id"] == "resp_b"
+
+
+@pytest.mark.requirement("live:owned-first")
+async def test_the_id_that_a_runner_has_is_its_own_before_the_answer_is_recorded(
+    codex: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy may be killed right behind the record, which a retry is then given."""
+    call = responses.function_call("c1", "desk__balance", "{}")
+    first = responses.response(responses.message("Look.", "msg_1"), call, id="resp_a", store=True)
+    last = responses.response(responses.message("Fifty.", "msg_2"), id="resp_b", store=True)
+    codex.model_answers(json.dumps(first).encode())
+    codex.model_answers(json.dumps(last).encode())
+    state = codex.mediator.state
+    owned: list[bool] = []
+    end = state.journal.end
+
+    async def note_owner(turn_id: str, response: StoredResponse | None) -> None:
+        assert response is not None
+        answer_id = json.loads(response.body)["id"]
+        owned.append(await state.ownership.find(codex.admitted().agent.id, answer_id) is not None)
+        await end(turn_id, response)
+
+    monkeypatch.setattr(state.journal, "end", note_owner)
+    await codex.asks("How much?", store=True)
+    assert owned == [True]
 
 
 @pytest.mark.requirement("live:minted-ids")
