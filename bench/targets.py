@@ -16,7 +16,7 @@ class Target:
     limit: float
     found: float
     floor: float | None = None
-    """What mitmdump with an addon that does nothing needs for the least of that work."""
+    """The figure of a mitmdump whose addon does nothing, for the least of that work."""
     at_least: bool = False
     """The limit is the least that is wanted, else the most."""
 

@@ -19,7 +19,7 @@ _SECONDS = 60.0
 
 
 class Answer(NamedTuple):
-    """What a runner has of an answer."""
+    """The part of an answer that its runner has."""
 
     wire: Wire
     outcome: Outcome

@@ -57,7 +57,7 @@ def compact(text: str) -> str:
 
 @dataclass
 class Stop:
-    """Where the stream of a reply stops, and how, as long as it is armed."""
+    """The place at which the stream of a reply stops, and the way, as long as it is armed."""
 
     reply: int
     point: Point
@@ -149,7 +149,7 @@ def outputs_of(items: Sequence[Body]) -> set[str]:
 
 @dataclass
 class UnheardResponses(AppendingResponses):
-    """What the provider keeps; nothing that was said to a client which has died since."""
+    """The responses that the provider keeps, without those that a dead client was sent."""
 
     def take_back(self, request: Body, port: int) -> None:
         super().take_back(request, port)
@@ -177,7 +177,7 @@ class StoppingModel(PlanModel):
     thinking: set[str] = field(default_factory=set)
     """The names of turns in which the model thinks before it speaks."""
     tries: dict[str, dict[int, list[str]]] = field(default_factory=lambda: defaultdict(dict))
-    """What each reply said each time that it was asked for, by its turn and number."""
+    """The texts of each reply, one for each time that it was asked for, by turn and number."""
     left: set[str] = field(default_factory=set)
     """The names of turns whose runner went on without their answer."""
 

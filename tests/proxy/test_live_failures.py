@@ -1,4 +1,4 @@
-"""What a runner of a live turn sees of a failure, over each version of HTTP
+"""Failures of live turns as their runners see them, over each version of HTTP
 (docs/spec/live.md section 9).
 """
 
@@ -31,7 +31,7 @@ SAYS = Reply("One two three.")
 MEANT = {openai: 503, anthropic: 529, responses: 502}
 """The status that ``failure`` means in each protocol."""
 ENDS = (b"[DONE]", b"message_stop", b"response.completed", b"response.failed", b"error")
-"""What only the last events of a stream have."""
+"""Words that only the last events of a stream have."""
 
 
 @pytest.mark.requirement("live:failure-unshown")
