@@ -48,7 +48,7 @@ def codex(home: Path, pod: Pod, words: str, *, goes_on: bool) -> list[str]:
 def openclaw(
     home: Path, pod: Pod, words: str, *, goes_on: bool, api: str = "openai-completions"
 ) -> list[str]:
-    del goes_on  # The session's name says it
+    del pod, goes_on  # The session's name says it
     settings = json.loads(page_file("openclaw", "json"))
     provider = settings["models"]["providers"]["pod"]
     provider["api"] = api
@@ -94,9 +94,7 @@ def pi(
     return [*client_program("pi"), "-p", *model, "--offline", *again, "--mode", "json", words]
 
 
-def qwen_code(
-    home: Path, pod: Pod, words: str, *, goes_on: bool, api: str = "openai"
-) -> list[str]:
+def qwen_code(home: Path, pod: Pod, words: str, *, goes_on: bool, api: str = "openai") -> list[str]:
     del home, pod
     again = ["--continue"] if goes_on else []
     shown = ["--output-format", "stream-json", "--include-partial-messages", "--yolo"]
