@@ -70,7 +70,7 @@ def find_partial_answers(body: bytes, transcript: str) -> list[PartialAnswer]:
         if not _is_users(message):
             break
         followers += 1
-    if followers > _MAX_FOLLOWERS:
+    if followers > _MAX_FOLLOWERS or not spans:
         return []
 
     end = spans[-1][1]
