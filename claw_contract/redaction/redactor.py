@@ -47,16 +47,20 @@ def encoded_forms(value: str) -> frozenset[bytes]:
 
 
 def _in_base64(raw: bytes) -> set[bytes]:
-    """Return how base64 writes the bytes within a longer text.
+    """Return how base64 writes the bytes, alone and within a longer text.
 
-    Base64 encodes three bytes at a time, and the secret may begin at any of them. The groups that
-    it fills look the same whatever stands around it.
+    A group of four characters has three bytes, and the secret may begin at any of them. A form has
+    the characters that the secret alone decides. Of a longer text the two beside them are left,
+    which have up to four bits of its first and its last byte. Where the text ends with the secret,
+    the last character has no other bits, and belongs to a form too.
     """
-    encoded = set()
-    for skipped in range(3):
-        whole_groups = raw[skipped : len(raw) - (len(raw) - skipped) % 3]
-        encoded.add(base64.b64encode(whole_groups))
-        encoded.add(base64.urlsafe_b64encode(whole_groups))
+    encoded: set[bytes] = set()
+    for before in range(3):
+        begin = -(-before * 8 // 6)
+        end = (before + len(raw)) * 8 // 6
+        padded = bytes(before) + raw
+        for text in (base64.b64encode(padded), base64.urlsafe_b64encode(padded)):
+            encoded |= {text[begin:end], text[begin:].rstrip(b"=")}
     return encoded
 
 
@@ -364,7 +368,7 @@ _MANY_FORMS = 16
 """For fewer forms, times the step, the blocks of their ends are not worth their cost."""
 _BYTES_PER_FORM = 64
 """Reading the blocks of so many bytes takes about as long as searching for one form."""
-_MANY_CORES = 128
+_MANY_CORES = 192
 """Forms of about 18 secrets. Each of more forms is not compared with all others."""
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[^\s,:{}\[\]"]++', re.DOTALL)
 """A string or a scalar of a JSON document. Possessive: hostile text must not make it backtrack."""
