@@ -85,6 +85,24 @@ def test_no_character_of_base64_that_a_secret_decides_is_left(
 
 
 @pytest.mark.requirement("contract:redaction")
+@pytest.mark.parametrize(
+    "secret", ['pass"word/1', "p\\ss/word", "pässwörd", "a\nsecret", "plain-word"]
+)
+@pytest.mark.parametrize("spell", [json.dumps, lambda text: json.dumps(text).replace("/", "\\/")])
+@pytest.mark.parametrize("nested", range(6))
+def test_a_secret_is_found_in_json_however_deep_that_is_nested(
+    secret: str, spell: Callable[[Any], str], nested: int
+) -> None:
+    value: Any = {"a": f"of {secret}!"}
+    for _ in range(nested):
+        value = {"a": spell(value)}
+    clear = json.loads(Redactor([secret]).document(spell(value).encode()))
+    for _ in range(nested):
+        clear = json.loads(clear["a"])
+    assert clear == {"a": f"of {DOTS}!"}
+
+
+@pytest.mark.requirement("contract:redaction")
 @given(SECRETS, st.data())
 def test_a_json_document_without_its_secrets_is_still_json(
     secrets: list[str], data: st.DataObject
