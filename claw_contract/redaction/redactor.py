@@ -173,7 +173,7 @@ class Redactor:
 
     @cached_property
     def _hiding(self) -> re.Pattern[bytes]:
-        """What in a document may hide a secret."""
+        """The bytes of a document that may hide a secret."""
         forms = (form for search in self._searches for form in search.forms)
         return _HIDING_NESTED if any(_BACKSLASH in form for form in forms) else _HIDING
 
