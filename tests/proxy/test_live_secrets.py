@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -32,20 +33,31 @@ ODD = 'odd/"token"?+<planted>&0006'
 SECRETS = (*PLANTED, ODD)
 BASE64 = [base64.b64encode(each.encode()).decode() for each in SECRETS]
 PERCENT = quote(ODD, safe="")
-FORMS = {
+IN_JSON = json.dumps(ODD)[1:-1]
+SPELLED = {
     "plain": PROVIDER_KEY,
-    "of Anthropic": ANTHROPIC_KEY,
-    "of a tool": TOOL_TOKEN,
-    "with odd characters": ODD,
-    "in base64": BASE64[0],
-    "in base64 for URLs": base64.urlsafe_b64encode(ODD.encode()).decode(),
-    "in Basic credentials": base64.b64encode(f"user:{ODD}".encode()).decode(),
-    "in JSON": json.dumps(ODD)[1:-1],
-    "in JSON within JSON": json.dumps(json.dumps(ODD))[1:-1],
-    "in JSON for HTML": json.dumps(ODD)[1:-1].replace("<", "\\u003c").replace("&", "\\u0026"),
-    "with slashes escaped": json.dumps(ODD)[1:-1].replace("/", "\\/"),
+    "in base64": BASE64[0].rstrip("="),
+    "in JSON": IN_JSON,
     "in a URL": PERCENT,
-    "in a URL, in small letters": re.sub("%..", lambda escape: escape[0].lower(), PERCENT),
+}
+FORMS = {
+    "plain": " ".join([PROVIDER_KEY, ANTHROPIC_KEY, TOOL_TOKEN, ODD]),
+    "in base64": " ".join(
+        [
+            BASE64[0],
+            base64.urlsafe_b64encode(ODD.encode()).decode(),
+            base64.b64encode(f"user:{ODD}".encode()).decode(),
+        ]
+    ),
+    "in JSON": " ".join(
+        [
+            IN_JSON,
+            json.dumps(IN_JSON),
+            IN_JSON.replace("<", "\\u003c").replace("&", "\\u0026"),
+            IN_JSON.replace("/", "\\/"),
+        ]
+    ),
+    "in a URL": f"{PERCENT} {re.sub('%..', lambda escape: escape[0].lower(), PERCENT)}",
     "twice": f"{PROVIDER_KEY}{PROVIDER_KEY}",
     "one in the other": f"sk-prov{PROVIDER_KEY}",
     "behind its beginning": f"{PROVIDER_KEY[:-1]} {PROVIDER_KEY}",
@@ -101,6 +113,36 @@ def heard_by(runner: RawRunner) -> dict[str, str]:
     return heard
 
 
+ENDED = re.compile(r"response\.(\w+)\.done")
+PLACES = ("output_index", "content_index", "summary_index")
+
+
+def assert_ends_repeat_the_deltas(runner: RawRunner) -> None:
+    """Check that what ends a text, a part or an item of Responses says what its deltas said."""
+    said: dict[tuple[Any, ...], str] = {}
+    for event in runner.events():
+        kind = str(event.get("type"))
+        place = tuple(event.get(name) for name in PLACES)
+        if kind.endswith(".delta"):
+            said[place] = said.get(place, "") + event["delta"]
+        elif ENDED.fullmatch(kind) and "item" not in event:
+            ended = event.get("part", event)
+            (text,) = (ended[name] for name in ("text", "arguments") if name in ended)
+            assert text == said[place]
+        elif kind == "response.output_item.done":
+            assert texts_of(event["item"]) == [said[at] for at in said if at[0] == place[0]]
+        elif kind == "response.completed":
+            whole = [text for item in event["response"]["output"] for text in texts_of(item)]
+            assert whole == [*said.values()]
+
+
+def texts_of(item: Body) -> list[str]:
+    """Return the texts of an item of Responses."""
+    if "arguments" in item:
+        return [item["arguments"]]
+    return [part["text"] for name in ("summary", "content") for part in item.get(name) or ()]
+
+
 def assert_unknown(planted: bytes) -> None:
     assert [secret for secret in SECRETS if secret.encode() in planted] == []
     assert [form for form in KNOWN if form in planted] == []
@@ -122,6 +164,7 @@ def test_a_secret_spelled_by_characters_reaches_nobody_and_is_kept_nowhere(
     )
     runner = scene.ask()
     assert runner.end() == "whole"
+    assert_ends_repeat_the_deltas(runner)
     heard = heard_by(runner)
     (arguments,) = (heard.pop(kind) for kind in [*heard] if ARGUMENT.search(kind))
     assert len(heard) == 2, "words and thoughts"
@@ -134,22 +177,24 @@ def test_a_secret_spelled_by_characters_reaches_nobody_and_is_kept_nowhere(
     assert managed_events(runner) == []
     assert_unknown(runner.stream)
 
-    turn = scene.recorded()
+    _, again = scene.sent
+    used = scene.pod.service.received[-1]
+    assert "note" in used.path
+    assert_unknown(again.body + used.path.encode() + used.body)
+    assert_kept_nowhere(scene)
+
+
+def assert_kept_nowhere(scene: Scene) -> None:
+    """Check all that is kept of a turn with two model calls and one tool."""
+    turn_id = scene.recorded()["turn_id"]
     scene.ended()
     assert_unknown((scene.pod.home / "history" / "analyst" / "history.jsonl").read_bytes())
     assert_unknown(scene.pod.said().encode())
     assert_unknown(in_file(scene.pod.home / "state.db"))
-    assert_unknown(audited(scene.pod, turn["turn_id"]))
-    used = scene.pod.service.received[-1]
-    assert "note" in used.path
-    assert_unknown(used.path.encode() + used.body)
-    _, again = scene.sent
-    assert_unknown(again.body)
+    assert_unknown(audited(scene.pod, turn_id))
     saved = SavingPod(scene.pod)
     eventually(
-        lambda: (
-            len([f for f in saved.flows() if f.metadata.get("claw.turn") == turn["turn_id"]]) == 4
-        ),
+        lambda: len([f for f in saved.flows() if f.metadata.get("claw.turn") == turn_id]) == 4,
         "its flows are saved",
     )
     assert_unknown(saved.file.read_bytes())
@@ -164,11 +209,11 @@ def audited(pod: Pod, turn_id: str) -> bytes:
 
 
 @pytest.mark.requirement("live:secrets-spelled")
-@pytest.mark.parametrize("form", ["plain", "in base64", "in JSON", "in a URL"])
+@pytest.mark.parametrize("form", SPELLED)
 def test_words_around_a_secret_that_is_spelled_are_there_before_the_next_is_said(
     scene: Scene, form: str
 ) -> None:
-    secret, before, behind = FORMS[form].rstrip("="), "It is ", " today, my friend."
+    secret, before, behind = SPELLED[form], "It is ", " today, my friend."
     gated = Steps(spelled(events_of(scene.wire, Reply(f"{before}{secret}{behind}"))))
     scene.says(gated)
     runner = scene.ask()
@@ -211,7 +256,6 @@ def test_a_secret_in_any_member_of_an_event_breaks_no_stream(scene: Scene) -> No
 
 @pytest.mark.requirement("live:secrets-next-turn")
 @pytest.mark.parametrize("words", ["", "Let me look."])
-@pytest.mark.parametrize("protocol", ["chat", "anthropic"])
 def test_an_answer_with_the_beginning_of_a_secret_is_found_in_the_next_turn(
     scene: Scene, words: str
 ) -> None:
@@ -222,6 +266,7 @@ def test_an_answer_with_the_beginning_of_a_secret_is_found_in_the_next_turn(
     assert "sk-\N{BULLET}" in said.text
     recorded = scene.recorded()["response"]["json"]
     assert scene.wire.said(json.dumps(recorded).encode()) == said
+    assert "sk-\N{BULLET}" in scene.wire.said(scene.wire.assembled(first.stream)).text
 
     kept = scene.wire.kept(scene.wire.assembled(first.stream))
     scene.said(scene.ask(body=scene.request(kept, scene.wire.user("And now?"))))
