@@ -41,7 +41,7 @@ SPELLED = {
     "in a URL": PERCENT,
 }
 FORMS = {
-    "plain": " ".join([PROVIDER_KEY, ANTHROPIC_KEY, TOOL_TOKEN, ODD]),
+    "plain": f"{PROVIDER_KEY} {ANTHROPIC_KEY} {TOOL_TOKEN} {ODD}",
     "in base64": " ".join(
         [
             BASE64[0],
