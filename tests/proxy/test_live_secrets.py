@@ -16,7 +16,7 @@ from tests.proxy.live_runners import RawRunner, data_of
 from tests.proxy.looking import PLANTED, SavingPod, told
 from tests.proxy.pod import ANTHROPIC_KEY, PROVIDER_KEY, TOOL_TOKEN
 from tests.waiting import eventually
-from tests.wires import Body, Made
+from tests.wires import Body, MadeCall
 
 SETTINGS = {"CLLAMA_LIVE_FIRST_MS": "60000"}
 ARGUMENTS = ("-w", "flows")
@@ -86,7 +86,7 @@ def test_a_secret_spelled_by_characters_reaches_nobody_and_is_kept_nowhere(
 ) -> None:
     words = f"It is {FORMS[form]} today."
     looks = Reply(words, LOOKS.calls)
-    ends = Reply(words, (Made("call_n", "shell", json.dumps({"cmd": f"echo {FORMS[form]}!"})),))
+    ends = Reply(words, (MadeCall("call_n", "shell", json.dumps({"cmd": f"echo {FORMS[form]}!"})),))
     scene.says(
         stream(spelled(events_of(scene.wire, looks, thought=words))),
         stream(spelled(events_of(scene.wire, ends, thought=words))),

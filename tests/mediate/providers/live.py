@@ -19,7 +19,7 @@ from claw_mediate.providers.failover import ModelCall
 from claw_mediate.providers.live_reply import FlowLimits, LiveCall
 from tests.mediate.providers.crossroads import Crossroads
 from tests.peers import Answer
-from tests.wires import Made, openai
+from tests.wires import MadeCall, openai
 
 
 def event(data: Any) -> bytes:
@@ -49,7 +49,7 @@ class ChatAssembler:
         self.is_whole = self.is_over = False
         self.error: FailedResponseError | None = None
         self.text = ""
-        self.calls: list[Made] = []
+        self.calls: list[MadeCall] = []
         self._usage: bytes | None = None
 
     def feed(self, event: SseEvent) -> Sequence[ReplyEvent]:
@@ -77,7 +77,7 @@ class ChatAssembler:
                 self.text += value
                 told.append(ReplyEvent("content", 0, {}, name, value))
             elif name == "tool_calls":
-                self.calls += [Made(f"c{n}", **call) for n, call in enumerate(value)]
+                self.calls += [MadeCall(f"c{n}", **call) for n, call in enumerate(value)]
                 told += [
                     ReplyEvent("call", 0, {}, f"call {n}", call["arguments"])
                     for n, call in enumerate(value)

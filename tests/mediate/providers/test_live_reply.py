@@ -47,7 +47,7 @@ from tests.mediate.providers.live import (
 )
 from tests.peers import bad_key
 from tests.waiting import eventually_async
-from tests.wires import Made, openai
+from tests.wires import MadeCall, openai
 
 SHORT = FlowLimits(idle=0.05)
 """A silence that a test need not wait for."""
@@ -231,7 +231,7 @@ async def test_in_each_protocol_a_reply_is_cut_or_asked_again_at_every_event(
     tmp_path: Path, name: str, *, shows: bool
 ) -> None:
     roads = speaking(tmp_path, name)
-    calls = [Made("call_1", "desk__get", '{"a": "b"}')]
+    calls = [MadeCall("call_1", "desk__get", '{"a": "b"}')]
     whole = [
         told + b"\n\n"
         for told in roads.wire.streamed(roads.wire.reply("Hello", calls, {})).split(b"\n\n")[:-1]
