@@ -218,8 +218,7 @@ def _find_pairs(
             stretch = blocks[index].stretch if index in blocks else index
             similar = _find_similar(rounds_of[key], anchors[index], key, session)
             pairs += [
-                _Pair(index, stretch, rounds, key, similarity)
-                for rounds, similarity in similar
+                _Pair(index, stretch, rounds, key, similarity) for rounds, similarity in similar
             ]
 
     return sorted(pairs, key=_Pair.rank, reverse=True)

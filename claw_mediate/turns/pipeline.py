@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from claw_contract.log import JoinKind
 from claw_mediate.core.http import Forward, RunnerResponse, refuse
+from claw_mediate.core.json_pieces import join_pieces
 from claw_mediate.core.json_splice import JsonSpliceError
 from claw_mediate.core.model_names import find_model_headers
 from claw_mediate.core.side_requests import find_side_request
@@ -185,8 +186,8 @@ class TurnPipeline:
         view = incoming.view
         text = await self._prompt_text(incoming)
         prepared = await self._preparer.prepare(incoming, text)
-        variants = prepared.build(prepared.first)
-        body = await compute(prepared.size, lambda: variants(ToolUse.AS_REQUESTED).body)
+        write = prepared.build(prepared.first_maker)
+        body = await compute(prepared.size, lambda: join_pieces(write(ToolUse.AS_REQUESTED)))
         return await self._pass(replace(incoming, view=replace(view, body=body)))
 
     async def _pass(

@@ -121,13 +121,13 @@ async def replay_turn(recording: RecordedTurn, agent: Agent, dialect: Dialect) -
     catalog = ToolCatalog.build(
         agent.tools, view.declared_tools, room, is_open=view.declares_elsewhere
     )
-    variants = dialect.build_request(view, catalog)
+    write = dialect.build_request(view, catalog)
 
     stream = _open_stream(agent, dialect, view)
     peers = _Peers(recording, agent, stream)
     ports = Ports(peers.model, peers.tools, lambda: peers.clock)
     checkpoint = _NullCheckpoint(str(recording.entry.get("turn_id")))
-    prepared = PreparedRequest(catalog, lambda _: variants)
+    prepared = PreparedRequest(catalog, lambda _: write)
     driver = TurnDriver(dialect, prepared, ports, checkpoint, stream)
     commands = turn(agent.limits, peers.clock, keeps_rounds=view.keeps_rounds)
     outcome = await drive(commands, driver)

@@ -58,7 +58,7 @@ def calls_of(
     dialect, wire = DIALECTS[name], WIRES[name]
     request = wire.request([wire.user("Go")], ["shell"], stream=False, more={})
     view = dialect.read_request(json.dumps(request).encode())
-    variants = dialect.build_request(view, CATALOG)
+    write = dialect.build_request(view, CATALOG)
 
     ports = Ports(
         provider.post,
@@ -66,7 +66,7 @@ def calls_of(
         lambda: 5.0,
         reasoning=reasoning or ReplayableReasoning(),
     )
-    prepared = PreparedRequest(CATALOG, lambda _: variants, first=provider.maker)
+    prepared = PreparedRequest(CATALOG, lambda _: write, first_maker=provider.maker)
     return ModelCalls(dialect, prepared, ports, Progress(), TurnClock(ports.now))
 
 
@@ -156,7 +156,7 @@ def live_calls(
     dialect, wire = DIALECTS["openai"], WIRES["openai"]
     request = wire.request([wire.user("Go")], ["shell"], stream=True, more={})
     view = dialect.read_request(json.dumps(request).encode())
-    variants = dialect.build_request(view, CATALOG)
+    write = dialect.build_request(view, CATALOG)
     ports = Ports(
         provider.post,
         no_tools,
@@ -166,7 +166,7 @@ def live_calls(
         on_json_body=lambda: sink.shown.append("(json)"),
     )
     progress, turn_clock = Progress(), TurnClock(clock.now)
-    prepared = PreparedRequest(CATALOG, lambda _: variants)
+    prepared = PreparedRequest(CATALOG, lambda _: write)
     return ModelCalls(dialect, prepared, ports, progress, turn_clock), progress, turn_clock
 
 
@@ -316,9 +316,9 @@ async def test_a_provider_that_refuses_stream_options_is_asked_without_them_from
     wire = WIRES["openai"]
     request = wire.request([wire.user("Go")], [], stream=True, more={})
     view = dialect.read_request(json.dumps(request).encode())
-    variants = dialect.build_request(view, CATALOG)
+    write = dialect.build_request(view, CATALOG)
     ports = Ports(post, no_tools, lambda: 5.0, sink=Sink())
-    prepared = PreparedRequest(CATALOG, lambda _: variants, first="own/m")
+    prepared = PreparedRequest(CATALOG, lambda _: write, first_maker="own/m")
     calls = ModelCalls(dialect, prepared, ports, Progress(), TurnClock(ports.now))
 
     for number in (1, 2):
