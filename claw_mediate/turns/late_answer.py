@@ -59,7 +59,7 @@ class StoredAnswer(NamedTuple):
 
 
 type AnswerSource = RunningTurn | StoredAnswer | RunnerResponse
-"""Where the answer to a request comes from. In a running turn, its runner is counted."""
+"""The turn or the response that answers a request. In a running turn, its runner is counted."""
 
 
 async def respond_from(

@@ -22,7 +22,7 @@ from claw_mediate.dialects.streams import ReplySink
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.client import CutReply, ProviderResponse, TransportFailure
 from claw_mediate.providers.failover import ModelCall, ModelResult, lift_timeout
-from claw_mediate.providers.live_reply import LiveCall, RunnerHeaders
+from claw_mediate.providers.live_reply import LiveReply, RunnerHeaders
 from claw_mediate.turns.billing import read_usage
 from claw_mediate.turns.context import PreparedRequest
 from claw_mediate.turns.ports import Ports
@@ -201,7 +201,7 @@ class ModelCalls:
         whole_turn = self._ports.flow_limits
         flow_left = whole_turn.total - self._flow_seconds
         limits = whole_turn._replace(total=max(flow_left, 0.0))
-        live = LiveCall(sink, limits, on_head=self._note_head, on_shown=on_shown)
+        live = LiveReply(sink, limits, on_head=self._note_head, on_shown=on_shown)
         try:
             answer = await self._ask_as_accepted(replace(call, live=live))
         except asyncio.CancelledError:  # the runner has left, or the turn's time is over

@@ -27,7 +27,7 @@ from claw_mediate.providers.client import (
     cut_if_shown,
 )
 from claw_mediate.providers.failover import ModelCall, ModelResult, parse_response
-from claw_mediate.providers.live_reply import BROKE_OFF, BrokenReplyError, LiveCall, read_reply
+from claw_mediate.providers.live_reply import BROKE_OFF, BrokenReplyError, LiveReply, read_reply
 from claw_mediate.providers.routing import Route
 from tests.turns.streamed_response import StreamedResponse
 from tests.wires import Body, MadeCall, ReplyContent, Wire
@@ -161,7 +161,7 @@ class Model:
         parts = self.plays[len(self.desk.wire.answers(messages))]
         return self._said(parts, cut=False, takes=0.0, more={})
 
-    async def _break_off(self, answer: BrokenStream, live: LiveCall) -> ProviderResult:
+    async def _break_off(self, answer: BrokenStream, live: LiveReply) -> ProviderResult:
         """Stream the beginning of a reply; return what the proxy makes of that.
 
         A beginning may be all that a reply must have.

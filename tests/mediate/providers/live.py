@@ -16,7 +16,7 @@ from claw_mediate.core.types import ModelResponse
 from claw_mediate.dialects.base import FailedResponseError, UnreadableResponseError
 from claw_mediate.providers.client import CutReply, ProviderResponse, TransportFailure
 from claw_mediate.providers.failover import ModelCall
-from claw_mediate.providers.live_reply import FlowLimits, LiveCall
+from claw_mediate.providers.live_reply import FlowLimits, LiveReply
 from tests.mediate.providers.crossroads import Crossroads
 from tests.peers import Answer
 from tests.wires import MadeCall, openai
@@ -134,7 +134,7 @@ async def ask(
     roads: Crossroads, sink: Sink, limits: FlowLimits = UNLIMITED, *, seconds: float = 30.0
 ) -> str:
     """Make one live model call; return its outcome in a word or two."""
-    match await post(roads, LiveCall(sink, limits), seconds=seconds):
+    match await post(roads, LiveReply(sink, limits), seconds=seconds):
         case ModelResponse(body):
             return openai.said(body).text
         case ProviderResponse(status, _, body):
@@ -146,7 +146,7 @@ async def ask(
 
 
 async def post(
-    roads: Crossroads, live: LiveCall, *, seconds: float = 30.0
+    roads: Crossroads, live: LiveReply, *, seconds: float = 30.0
 ) -> ModelResponse | ProviderResponse | TransportFailure | CutReply:
     until = asyncio.get_running_loop().time() + seconds
     call = ModelCall(roads.body.encode(), roads.read, lambda: False, until, live=live)

@@ -24,7 +24,7 @@ from claw_mediate.dialects.responses.assemble import ResponseAssembler
 from claw_mediate.dialects.streams import Assembler
 from claw_mediate.providers import live_reply
 from claw_mediate.providers.client import CutReply
-from claw_mediate.providers.live_reply import FlowLimits, LiveCall
+from claw_mediate.providers.live_reply import FlowLimits, LiveReply
 from tests import raw
 from tests.mediate.any_reply import DIALECTS, WIRES
 from tests.mediate.providers.crossroads import Crossroads, error
@@ -79,7 +79,7 @@ async def test_a_reply_is_shown_event_by_event_and_returned_whole(roads: Crossro
 @pytest.mark.requirement("live:json-body")
 async def test_one_json_body_to_a_request_for_a_stream_is_read_as_ever(roads: Crossroads) -> None:
     roads.peers["one"].says(roads.reply("whole"))
-    live = LiveCall(Sink(), FlowLimits())
+    live = LiveReply(Sink(), FlowLimits())
     result = await post(roads, live)
     assert isinstance(result, ModelResponse)
     assert openai.said(result.body).text == "whole"
@@ -245,7 +245,7 @@ async def test_in_each_protocol_a_reply_is_cut_or_asked_again_at_every_event(
         roads.peers["one"].says(stream(*whole[:sent], ends=breaks_off))
         roads.peers["two"].says(stream(*whole))
         sink = RealSink(name, shows=shows)
-        result = await post(roads, LiveCall(sink, UNLIMITED))
+        result = await post(roads, LiveReply(sink, UNLIMITED))
 
         if isinstance(result, CutReply):
             assert (result.code, result.is_cut) == ("provider_broke_off", True)
@@ -275,7 +275,7 @@ async def test_a_text_of_5_mb_flows_however_often_its_protocol_says_it_again(
     text = ("word" * 1024 + " ") * 1280
     streamed = roads.wire.streamed(roads.wire.reply(text, [], {}))
     roads.peers["one"].says(stream(streamed))
-    result = await post(roads, LiveCall(RealSink(name, shows=True), UNLIMITED))
+    result = await post(roads, LiveReply(RealSink(name, shows=True), UNLIMITED))
     assert isinstance(result, ModelResponse), result
     assert roads.wire.said(result.body).text == text
     await roads.close()
@@ -342,7 +342,7 @@ async def test_an_error_event_behind_shown_text_is_final_and_has_the_usage(
 ) -> None:
     failed = event({"error": {"status": 529, "message": "busy"}})
     roads.peers["one"].says(stream(*TEXT, END[1], failed))
-    result = await post(roads, LiveCall(Sink(), FlowLimits()))
+    result = await post(roads, LiveReply(Sink(), FlowLimits()))
     assert isinstance(result, CutReply)
     assert (result.code, result.status, result.is_cut) == ("provider_http_529", 529, False)
     assert b"busy" in (result.error or b"")
@@ -424,7 +424,7 @@ async def test_the_time_that_a_slow_runner_takes_is_none_in_which_the_reply_flow
     shown_at: list[float] = []
     sink = Sink()
     sink.fast.clear()
-    live = LiveCall(sink, limits, on_shown=lambda: shown_at.append(loop.time()))
+    live = LiveReply(sink, limits, on_shown=lambda: shown_at.append(loop.time()))
 
     asking = asyncio.ensure_future(post(roads, live))
     await eventually_async(lambda: bool(shown_at), "the turn knows that something was shown")
@@ -547,7 +547,7 @@ async def test_a_runner_that_leaves_closes_the_connection_and_leaves_the_usage(
     try:
         point_at(roads, provider.port)
         sink = Sink()
-        live = LiveCall(sink, FlowLimits())
+        live = LiveReply(sink, FlowLimits())
         asking = asyncio.ensure_future(post(roads, live))
         await eventually_async(lambda: len(sink.shown) == 2, "the text is shown")
         asking.cancel()
