@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from starlette.requests import Request
@@ -189,3 +190,10 @@ def held_at(place: int, chunks: Sequence[bytes], go: Callable[[], Awaitable[obje
         return StreamingResponse(body(), media_type="text/event-stream")
 
     return answer
+
+
+def point_at(roads: Crossroads, port: int) -> None:
+    """Let the first provider be the one at this port, alone."""
+    candidate = roads.route.candidates[0]
+    moved = replace(candidate.provider, base_url=f"http://127.0.0.1:{port}")
+    roads.route.candidates = [replace(candidate, provider=moved)]
