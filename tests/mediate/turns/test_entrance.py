@@ -31,6 +31,8 @@ def held(desk: Desk, text: str) -> Body:
 async def test_a_runner_that_leaves_while_a_failed_turn_is_settled_leaves_it_to_the_next(
     live: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The next request comes to another process, which must not wait for the lease's end."""
+    live.remembers()
     live.model_says("Let me buy that for you.", ("desk.trade", {}))
     live.model_breaks_off("It was bought at fifty.", behind="bought")
     await live.asks("Buy")
@@ -53,6 +55,7 @@ async def test_a_runner_that_leaves_while_a_failed_turn_is_settled_leaves_it_to_
         leaving.cancel()
         await asyncio.wait([leaving])
 
+    live.open()
     live.model_says("It was bought before.")
     async with asyncio.timeout(5):
         await live.turn()

@@ -49,7 +49,7 @@ async def test_a_header_that_names_a_model_is_not_sent_for_an_agent_with_a_polic
     async with opened(Desk(tmp_path, openai, stream=False)) as desk:
         if has_policy:
             file = tmp_path / "context" / desk.agent / "metadata.json"
-            allowed = [{"provider": "openai", "model": openai.MODEL}]
+            allowed = [{"slot": "primary", "ref": f"openai/{openai.MODEL}"}]
             policy = {"mode": "clamp", "allowed": allowed}
             file.write_text(json.dumps(json.loads(file.read_text()) | {"model_policy": policy}))
             desk.open()

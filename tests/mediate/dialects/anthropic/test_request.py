@@ -272,9 +272,9 @@ def test_a_live_request_asks_for_a_stream(said: bytes) -> None:
     live = msgspec.structs.replace(request, is_live=True)
     build = ANTHROPIC_MESSAGES.build_request
     for use in ToolUse:
-        made = json.loads(build(live, catalog(GET))(use).body)
+        made = json.loads(b"".join(build(live, catalog(GET))(use)))
         assert made["stream"] is True
-        buffered = json.loads(build(request, catalog(GET))(use).body)
+        buffered = json.loads(b"".join(build(request, catalog(GET))(use)))
         assert buffered.get("stream") is (False if said else None)
 
 
