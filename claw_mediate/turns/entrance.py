@@ -25,7 +25,8 @@ from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.routing import new_turn_id
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.telemetry.timing import Stopwatch
-from claw_mediate.turns.context import DialectRequest, SettledAnswer
+from claw_mediate.turns.context import DialectRequest, SettledAnswer, TurnContext
+from claw_mediate.turns.continuity import AnsweredTurn
 from claw_mediate.turns.held_answers import HeldAnswer, HeldAnswers
 from claw_mediate.turns.idempotency import (
     POLL_SECONDS,
@@ -38,6 +39,7 @@ from claw_mediate.turns.idempotency import (
 )
 from claw_mediate.turns.late_answer import AnswerSource, StoredAnswer
 from claw_mediate.turns.ports import TurnParts
+from claw_mediate.turns.preparer import name_session
 from claw_mediate.turns.registry import TurnRegistry
 from claw_mediate.turns.run import RunningTurn
 from claw_mediate.turns.turn_preparer import TurnPreparer
@@ -84,7 +86,8 @@ class TurnEntrance:
         self._turns = turns
         self._preparer = preparer
         self._retries = RetryLookup(parts.journal)
-        self._held_answers = HeldAnswers(turns, parts.owners.find_named)
+        self._continuity = parts.continuity
+        self._held_answers = HeldAnswers(turns, parts.continuity, parts.owners.find_named)
         self._entering: WeakValueDictionary[tuple[str, str], _EntryLock] = WeakValueDictionary()
 
     async def find(self, incoming: DialectRequest) -> tuple[AnswerSource, str]:
@@ -93,7 +96,7 @@ class TurnEntrance:
         Wait for turns of other processes, if it may be theirs.
         """
         held = await self._find_held(incoming)
-        if held is not None and not held.has_followers:
+        if held is not None and not held.begins_turn:
             return await self._join_or_enter(held.incoming, held.known_by, held), held.text
 
         settled = await self._settle(held) if held is not None else None
@@ -143,7 +146,7 @@ class TurnEntrance:
         return running
 
     async def _find_held(self, incoming: DialectRequest) -> HeldAnswer | None:
-        """Return what the runner holds of the answer of a turn that failed; None if it does not.
+        """Return what the runner holds of the answer of an earlier turn; None if nothing.
 
         A journal that can't be read is told of when the turn is entered.
         """
@@ -153,10 +156,12 @@ class TurnEntrance:
             return None
 
     async def _settle(self, held: HeldAnswer) -> SettledAnswer | None:
-        """Remember the rounds of a failed turn under what the runner holds of its answer."""
+        """Remember the rounds of a turn that is over under what the runner holds of its answer."""
         past = held.past
         if past is None:
             return None
+        if past.response is not None:
+            return await self._settle_answered(held, AnsweredTurn(past.turn_id, past.response.body))
 
         entry = self._entry(held.incoming.agent.id, held.known_by.request)
         async with entry.lock:
@@ -174,6 +179,33 @@ class TurnEntrance:
                 return await self._turns.settle(replace(context, held=held.text))
             finally:
                 await self._turns.abandon(past.turn_id)
+
+    async def _settle_answered(
+        self, held: HeldAnswer, answer: AnsweredTurn
+    ) -> SettledAnswer | None:
+        incoming = held.incoming
+        session = name_session(incoming)
+        try:
+            record = await self._continuity.remember_part(incoming, session, answer, held.text)
+        except StoreError:  # which is reported when the rounds are looked for
+            return None
+        if record is None or not held.text:
+            return None
+        return SettledAnswer(held.text, incoming.view.evidence.before, record)
+
+    async def _find_settled(
+        self, incoming: DialectRequest, context: TurnContext
+    ) -> SettledAnswer | None:
+        """Return the answer that broke off before the last words, if continuity knows its rounds.
+
+        It was joined of several that broke off, say, so that no single turn has shown it.
+        """
+        broken = context.prepared.broken
+        if broken is None or not context.view.is_live:
+            return None
+
+        text = await self._held_answers.find_text(incoming, broken.anchor.key)
+        return SettledAnswer(text, broken.anchor.before, broken.record) if text else None
 
     async def _enter_conversation(
         self, incoming: DialectRequest, known_by: RequestFingerprint, part: _AnswerPart | None
@@ -281,7 +313,8 @@ class TurnEntrance:
             if isinstance(part, HeldAnswer):
                 context = replace(context, held=part.text, before_rest=part.before_rest)
             else:
-                context = replace(context, settled=part)
+                settled = part or await self._find_settled(incoming, context)
+                context = replace(context, settled=settled)
             return self._turns.start(context)
 
     def _refuse_overtaken(self, incoming: DialectRequest) -> RunnerResponse:

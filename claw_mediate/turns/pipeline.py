@@ -90,6 +90,8 @@ class TurnPipeline:
         with self._budgets.held(incoming.agent, incoming.view.model, admission):
             if incoming.view.side_request is not None:
                 incoming = await self._requests.remind(incoming)
+            else:
+                incoming = await self._requests.without_hidden_reasoning(incoming)
             return await self._pass(incoming, "side request", admission)
 
     async def _forward_without_tools(self, incoming: DialectRequest) -> RunnerResponse | Forward:
@@ -101,6 +103,8 @@ class TurnPipeline:
         if isinstance(admission, RunnerResponse):
             return admission
 
+        if incoming.agent.stream == "live":
+            incoming = await self._requests.without_hidden_reasoning(incoming)
         view = incoming.view
         with self._budgets.held(incoming.agent, view.model, admission):
             text = await self._preparer.prompt_text(incoming)
