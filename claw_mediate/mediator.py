@@ -143,7 +143,7 @@ class Mediator:
             prompt=self._prompt,
             routing=routing,
         )
-        flow_limits = FlowLimits(settings.live_idle, settings.live_max)
+        flow_limits = FlowLimits(settings.live_idle, settings.live_max, unread=settings.live_max)
         self._turns = TurnRegistry(parts, flow_limits)
         self._pipeline = TurnPipeline(settings, log, parts, self._turns, self.passthrough)
         calls = NativeCalls(self._peers, recorder, self.state.journal)

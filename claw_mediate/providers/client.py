@@ -21,6 +21,7 @@ from claw_mediate.providers.live_reply import (
     FLOW_SPENT,
     IDLE,
     MAX_REPLY_BYTES,
+    NOT_READ,
     BrokenReplyError,
     LiveCall,
     ReplyTooLargeError,
@@ -45,6 +46,7 @@ _BREAKS = {
     BROKE_OFF: "broke off its response",
     IDLE: "fell silent in its response",
     FLOW_SPENT: "did not end its response in time",
+    NOT_READ: "waited in vain for a runner that reads no more",
 }
 """The end of the message for each reason why a reply has no end."""
 

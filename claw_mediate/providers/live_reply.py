@@ -13,7 +13,8 @@ Its time and its size have limits of their own (docs/spec/live.md section 8):
                                                                    replies of a turn share
 
 The first two are bounded by the callers, which are told of the events that end them. While a slow
-runner is waited for, the last two stand still: the provider is not to blame.
+runner is waited for, the last two stand still: the provider is not to blame. A runner that takes
+nothing at all for ``FlowLimits.unread`` is waited for no longer.
 """
 
 import asyncio
@@ -33,6 +34,7 @@ from claw_mediate.http.large_bodies import compute
 
 IDLE: Final = "provider_idle"
 FLOW_SPENT: Final = "live_max_exceeded"
+NOT_READ: Final = "runner_not_reading"
 BROKE_OFF: Final = "provider_broke_off"
 
 MAX_REPLY_BYTES: Final = 16 * 1024 * 1024  # A longer reply is a fault of the provider
@@ -68,6 +70,7 @@ class FlowLimits(NamedTuple):
 
     idle: float = 120.0  # From one event with content to the next
     total: float = 1800.0  # Of all replies of a turn
+    unread: float = 1800.0  # In which a runner takes nothing of what was shown
 
 
 def _ignore() -> None: ...
@@ -203,7 +206,11 @@ async def _show(live: LiveCall, events: Sequence[ReplyEvent], timer: "_FlowTimer
 
     if sink.is_far_ahead:
         timer.pause()
-        await sink.wait_for_runner()
+        try:
+            async with asyncio.timeout(live.limits.unread):
+                await sink.wait_for_runner()
+        except TimeoutError:
+            raise BrokenReplyError(NOT_READ) from None
         timer.go_on()
 
 

@@ -17,6 +17,7 @@ from claw_mediate.core.types import ModelResponse, Outcome, Round, ToolResult
 from claw_mediate.dialects.base import Dialect, RequestVariants, RunnerRequest
 from claw_mediate.providers.routing import Route
 from claw_mediate.turns.budgets import Admission
+from claw_state.continuity import Anchor
 from claw_state.journal import AttemptKind
 from claw_state.ownership import KeptObject, ProviderObject
 
@@ -48,6 +49,13 @@ class DialectRequest(msgspec.Struct, frozen=True):
         return self.predecessor or self.named_object
 
 
+class BrokenAnswer(NamedTuple):
+    """An answer that broke off, and the hidden rounds that led to it."""
+
+    anchor: Anchor
+    record: LiveRecord
+
+
 class PreparedRequest(NamedTuple):
     """A runner's request as providers are sent it.
 
@@ -66,6 +74,8 @@ class PreparedRequest(NamedTuple):
 
     None if there is no such reasoning.
     """
+    broken: BrokenAnswer | None = None
+    """The last answer in it of which hidden rounds are known, if it broke off."""
 
 
 class ConversationRecord(Protocol):

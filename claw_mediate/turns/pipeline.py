@@ -41,6 +41,7 @@ from claw_mediate.telemetry.timing import Stopwatch
 from claw_mediate.turns.answer_stream import streams_live
 from claw_mediate.turns.budgets import Admission
 from claw_mediate.turns.context import DialectRequest, SettledAnswer, TurnContext
+from claw_mediate.turns.continuity import AnsweredTurn
 from claw_mediate.turns.held_answers import HeldAnswer, HeldAnswers
 from claw_mediate.turns.idempotency import (
     POLL_SECONDS,
@@ -105,7 +106,8 @@ class TurnPipeline:
         self._turns = turns
         self._passthrough = passthrough
         self._retries = RetryLookup(parts.journal)
-        self._held_answers = HeldAnswers(turns, self._find_named)
+        self._continuity = parts.continuity
+        self._held_answers = HeldAnswers(turns, parts.continuity, self._find_named)
         self._entering: WeakValueDictionary[tuple[str, str], _EntryLock] = WeakValueDictionary()
 
     async def answer(self, incoming: DialectRequest) -> RunnerResponse | Forward:
@@ -155,6 +157,8 @@ class TurnPipeline:
         with self._budgets.held(incoming.agent, incoming.view.model, admission):
             if incoming.view.side_request is not None:
                 incoming = await self._preparer.remind(incoming)
+            else:
+                incoming = await self._preparer.without_hidden_reasoning(incoming)
             return await self._pass(incoming, "side request", admission)
 
     async def _forward_without_tools(self, incoming: DialectRequest) -> RunnerResponse | Forward:
@@ -166,6 +170,8 @@ class TurnPipeline:
         if isinstance(admission, RunnerResponse):
             return admission
 
+        if incoming.agent.stream == "live":
+            incoming = await self._preparer.without_hidden_reasoning(incoming)
         view = incoming.view
         with self._budgets.held(incoming.agent, view.model, admission):
             text = await self._prompt_text(incoming)
@@ -242,7 +248,7 @@ class TurnPipeline:
         agent = incoming.agent
         held = await self._find_held(incoming)
         settled: SettledAnswer | None = None
-        if held is not None and held.has_followers:
+        if held is not None and held.begins_turn:
             settled = await self._settle(held)
             held = None
 
@@ -282,7 +288,7 @@ class TurnPipeline:
             return FoundAnswer(running, held_text)
 
     async def _find_held(self, incoming: DialectRequest) -> HeldAnswer | None:
-        """Return what the runner holds of the answer of a turn that failed; None if it does not.
+        """Return what the runner holds of the answer of an earlier turn; None if nothing.
 
         A journal that can't be read is told of when the turn is entered.
         """
@@ -292,10 +298,12 @@ class TurnPipeline:
             return None
 
     async def _settle(self, held: HeldAnswer) -> SettledAnswer | None:
-        """Remember the rounds of a failed turn under what the runner holds of its answer."""
+        """Remember the rounds of a turn that is over under what the runner holds of its answer."""
         past = held.past
         if past is None:
             return None
+        if past.response is not None:
+            return await self._settle_answered(held, AnsweredTurn(past.turn_id, past.response.body))
 
         agent_id, request = held.incoming.agent.id, held.known_by.request
         entrance = self._entering.setdefault((agent_id, request), _EntryLock())
@@ -314,6 +322,33 @@ class TurnPipeline:
                 return await self._turns.settle(replace(context, held=held.text))
             finally:
                 await self._turns.abandon(past.turn_id)
+
+    async def _find_settled(
+        self, incoming: DialectRequest, context: TurnContext
+    ) -> SettledAnswer | None:
+        """Return the answer that broke off before the last words, if continuity knows its rounds.
+
+        It was joined of several that broke off, say, so that no single turn has shown it.
+        """
+        broken = context.prepared.broken
+        if broken is None or not context.view.is_live:
+            return None
+
+        text = await self._held_answers.find_text(incoming, broken.anchor.key)
+        return SettledAnswer(text, broken.anchor.before, broken.record) if text else None
+
+    async def _settle_answered(
+        self, held: HeldAnswer, answer: AnsweredTurn
+    ) -> SettledAnswer | None:
+        incoming = held.incoming
+        session = name_session(incoming)
+        try:
+            record = await self._continuity.remember_part(incoming, session, answer, held.text)
+        except StoreError:  # which is reported when the rounds are looked for
+            return None
+        if record is None or not held.text:
+            return None
+        return SettledAnswer(held.text, incoming.view.evidence.before, record)
 
     async def _enter_conversation(
         self, incoming: DialectRequest, known_by: RequestFingerprint, part: _AnswerPart | None
@@ -409,7 +444,8 @@ class TurnPipeline:
                 if isinstance(part, HeldAnswer):
                     context = replace(context, held=part.text, before_rest=part.before_rest)
                 else:
-                    context = replace(context, settled=part)
+                    settled = part or await self._find_settled(incoming, context)
+                    context = replace(context, settled=settled)
                 running = self._turns.start(context)
                 has_started = True
                 return running

@@ -73,7 +73,7 @@ class Lane:
                     self.failed.append(f"{trial}\n{again}\n{sent}\n{traceback.format_exc()}")
             self._process.kill()
             self._process.wait()
-        if not self.failed:
+        if self.plays and not self.failed:
             self._check()
 
     def _check(self) -> None:
