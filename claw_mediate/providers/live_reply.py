@@ -79,8 +79,8 @@ def _ignore() -> None: ...
 def _ignore_headers(_headers: RunnerHeaders) -> None: ...
 
 
-class LiveCall:
-    """A model call whose reply is told while it comes.
+class LiveReply:
+    """A reply that is told to ``sink`` while it comes: its limits, and what is known of it.
 
     ``on_head`` is called with the headers that the runner may see, once a reply begins to come;
     ``on_shown`` at once when the runner has its first piece.
@@ -130,7 +130,7 @@ def is_event_stream(response: Response) -> bool:
     return media_type.strip().lower() == _EVENT_STREAM
 
 
-async def read_reply(response: Response, live: LiveCall) -> bytes:
+async def read_reply(response: Response, live: LiveReply) -> bytes:
     """Read a reply from its stream, and show it; return its body.
 
     Raise ``FailedResponseError`` for an error that the stream tells, ``UnreadableResponseError``,
@@ -151,7 +151,7 @@ async def read_reply(response: Response, live: LiveCall) -> bytes:
     return body
 
 
-async def _read_events(response: Response, live: LiveCall, assembler: Assembler) -> int:
+async def _read_events(response: Response, live: LiveReply, assembler: Assembler) -> int:
     """Read a stream to its end; return the size of the reply, about."""
     feed = _EventFeed(live, assembler)
     timer = _FlowTimer(live.limits)
@@ -192,7 +192,7 @@ async def _read_end(chunks: AsyncIterator[bytes]) -> None:
                     return
 
 
-async def _show(live: LiveCall, events: Sequence[ReplyEvent], timer: "_FlowTimer") -> None:
+async def _show(live: LiveReply, events: Sequence[ReplyEvent], timer: "_FlowTimer") -> None:
     """Give events to the sink, and wait for a slow runner."""
     sink = live.sink
     sink.show(events)
@@ -217,7 +217,7 @@ async def _show(live: LiveCall, events: Sequence[ReplyEvent], timer: "_FlowTimer
 class _EventFeed:
     """Gives the events of a stream to an assembler, within the limits of size."""
 
-    def __init__(self, live: LiveCall, assembler: Assembler) -> None:
+    def __init__(self, live: LiveReply, assembler: Assembler) -> None:
         self._live = live
         self._assembler = assembler
         self._reader = SseReader(MAX_REPLY_BYTES)
