@@ -27,6 +27,7 @@ import httpx2
 
 from claw_contract.sse import EventTooLongError, SseEvent, SseReader
 from claw_mediate.core.reply_events import ReplyEvent
+from claw_mediate.dialects.base import FailedResponseError, UnreadableResponseError
 from claw_mediate.dialects.streams import Assembler, ReplySink
 from claw_mediate.http.client import Response
 from claw_mediate.http.large_bodies import compute
@@ -159,13 +160,13 @@ async def _read_events(response: Response, live: LiveReply, assembler: Assembler
         async with asyncio.timeout(None) as timeout:
             with timer.run(timeout):
                 async for chunk in chunks:
-                    events = feed.take(chunk)
-                    if events:
-                        await _show(live, events, timer)
+                    for events in feed.take(chunk):
+                        if events:
+                            await _show(live, events, timer)
+                        if feed.ends_burst():
+                            await asyncio.sleep(0)
                     if assembler.is_over:
                         break
-                    if feed.ends_burst():
-                        await asyncio.sleep(0)
     except TimeoutError:
         # A provider may say everything and leave its stream open.
         if not assembler.is_whole:
@@ -227,19 +228,29 @@ class _EventFeed:
         self.size = 0
         """About the bytes of the reply: its texts, and the events that are no part of a text."""
 
-    def take(self, chunk: bytes) -> list[ReplyEvent]:
-        """Return what a chunk of the stream tells of the reply.
+    def take(self, chunk: bytes) -> Iterator[Sequence[ReplyEvent]]:
+        """Yield what a chunk of the stream tells of the reply, a burst at a time.
 
-        Raise ``FailedResponseError``, ``UnreadableResponseError`` and ``ReplyTooLargeError``.
+        Raise ``FailedResponseError``, ``UnreadableResponseError`` and ``ReplyTooLargeError``, each
+        behind what was told before.
         """
         told: list[ReplyEvent] = []
         try:
             for event in self._reader.feed(chunk):
                 self._live.note_event()
                 told += self._take_event(event)
+                if self._assembler.is_over:
+                    break
+                if self._burst >= _MAX_BURST:
+                    yield told
+                    told = []
         except EventTooLongError:
+            yield told
             raise ReplyTooLargeError from None
-        return told
+        except (FailedResponseError, UnreadableResponseError, ReplyTooLargeError):
+            yield told
+            raise
+        yield told
 
     def ends_burst(self) -> bool:
         """Return whether others should have a turn before more is read.

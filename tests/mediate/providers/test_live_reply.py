@@ -204,6 +204,30 @@ async def test_a_reply_that_is_there_at_once_leaves_others_their_turn(roads: Cro
         await provider.stop()
 
 
+@pytest.mark.requirement("live:shown-while-it-comes", "live:error-behind-content")
+@pytest.mark.parametrize(
+    ("failing", "outcome"),
+    [
+        (event({"error": {"status": 503, "message": "busy"}}), "error provider_http_503"),
+        (b"data: {\n\n", "error provider_bad_response"),
+    ],
+)
+async def test_what_came_with_an_error_in_one_piece_is_shown_before_it(
+    roads: Crossroads, failing: bytes, outcome: str
+) -> None:
+    head = raw.head(200, "content-type: text/event-stream", "transfer-encoding: chunked")
+    chunks = b"".join(b"%x\r\n%b\r\n" % (len(each), each) for each in [*TEXT, failing])
+    provider = raw.Peer([raw.bytes_only(head + chunks)])
+    await provider.start()
+    try:
+        point_at(roads, provider.port)
+        sink = Sink()
+        assert await ask(roads, sink) == outcome
+        assert sink.shown == ["Hel", "lo"]
+    finally:
+        await provider.stop()
+
+
 @pytest.mark.requirement("live:cut-at-every-event")
 async def test_a_reply_that_is_over_does_not_wait_for_the_end_of_its_stream(
     roads: Crossroads,
