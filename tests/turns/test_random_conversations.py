@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
-from tests.turns.conversing import RETRIES, FailedTurn, ConversationDesk, Piece, Talk
+from tests.turns.conversing import RETRIES, ConversationDesk, FailedTurn, Piece, Talk
 from tests.wires import Wire, anthropic, openai
 
 CALLS = st.lists(st.sampled_from(["desk.balance", "desk.trade"]), max_size=3)
