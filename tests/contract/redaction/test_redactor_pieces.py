@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from typing import Any
 
 import pytest
 
@@ -95,3 +96,16 @@ def test_a_large_document_with_escapes_and_without_a_secret_is_not_decoded(
         + b'"}'
     )
     assert Redactor(["a-secret-of-the-agent"]).document(document) is document
+
+
+@pytest.mark.requirement("bodies:escapes")
+def test_a_secret_in_deeply_nested_json_of_a_large_document_is_found() -> None:
+    secret = 'pass"word'
+    value: Any = {"a": f"of {secret}!"}
+    for _ in range(4):
+        value = {"a": json.dumps(value)}
+    document = json.dumps({"pad": "x" * (5 << 20)} | value).encode()
+    clear = json.loads(Redactor([secret]).document(document, 10_000))
+    for _ in range(4):
+        clear = json.loads(clear["a"])
+    assert clear == {"a": f"of {DOTS}!"}
