@@ -10,7 +10,7 @@ import asyncio
 import json
 import re
 import traceback
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Literal
@@ -21,6 +21,12 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from tests.peers import model_response, wire_of
 from tests.wires import Body, Made, Wire, anthropic, openai, responses
 from tests.wires.parts import error_event
+from tests.wires.responses_refusals import (
+    RefusedError,
+    check_context,
+    check_items,
+    check_members,
+)
 
 NATIVE: dict[str, Body] = {
     "Bash": {"command": "echo three files", "description": "List the files."},
@@ -75,8 +81,15 @@ class LiveModel:
     replies: dict[str, bytes] = field(default_factory=dict)
     """By the ids of their calls."""
     refused: list[str] = field(default_factory=list)
+    """The rules that requests broke, each behind the number of its play."""
     failed: Counter[str] = field(default_factory=Counter)
     numbers: int = 0
+    kept: dict[str, Body] = field(default_factory=dict)
+    """The items of Responses that it stores, by their ids."""
+    sealed: set[str] = field(default_factory=set)
+    """The contents of its reasoning that it encrypted."""
+    bodies: defaultdict[str, list[bytes]] = field(default_factory=lambda: defaultdict(list))
+    """The requests of each play's conversation, by its number."""
 
     async def __call__(self, request: Request) -> Response:
         if request.method != "POST" or not request.url.path.endswith(
@@ -84,17 +97,23 @@ class LiveModel:
         ):
             return JSONResponse({"data": []})
 
-        body = json.loads(await request.body())
+        content = await request.body()
+        body = json.loads(content)
         wire = wire_of(request.url.path)
         if not _is_mediated(wire, body):
             reply = self._reply(wire, body, Step("A title."))
             return model_response(wire, reply, stream=body.get("stream") is True)
 
+        number = _play(wire, body)
+        self.bodies[number].append(content)
         try:
-            wire.check(body, self.replies)
+            self._check(wire, body)
+        except RefusedError as error:
+            self.refused.append(f"{number}: {error}")
+            return JSONResponse(error.body, error.status)
         except (AssertionError, LookupError) as error:
             told = traceback.extract_tb(error.__traceback__)[-1].line
-            self.refused.append(f"{told}: {error}")
+            self.refused.append(f"{number}: {error} (line {told})")
             return JSONResponse(wire.error("invalid_request_error", str(error) or str(told)), 400)
 
         key, step = self._step(wire, body)
@@ -107,6 +126,31 @@ class LiveModel:
         return StreamingResponse(
             _stream(wire, wire.streamed(reply), fails), media_type="text/event-stream"
         )
+
+    def _check(self, wire: Wire, body: Body) -> None:
+        """Check a request as its API does: of Responses, by what is stored, too."""
+        if wire is not responses:
+            wire.check(body, self.replies)
+            return
+
+        # The proxy says whether its own tools are strict. Some runners leave that out.
+        tools = [
+            tool if tool.get("name", "").startswith("desk__") else {"strict": False, **tool}
+            for tool in body.get("tools", ())
+        ]
+        wire.check({**body, "tools": tools}, self.replies)
+        items = responses.items_of(body["input"])
+        check_members(body)
+        check_items(items)
+        check_context([self.resolved(item) for item in items], self.kept, self.sealed)
+
+    def resolved(self, item: Body) -> Body:
+        """Return the item that an item refers to, or itself."""
+        if item.get("type") != "item_reference":
+            return item
+        if item["id"] not in self.kept:
+            raise RefusedError(f"Item with id '{item['id']}' not found.", status=404)
+        return self.kept[item["id"]]
 
     def _step(self, wire: Wire, body: Body) -> tuple[str, Step]:
         """Return the next step of the case, with the case."""
@@ -128,7 +172,7 @@ class LiveModel:
         if step.calls:
             native = next((name for name in NATIVE if name in offered), "")
             name = native if step.calls == "native" else f"desk__{step.calls}"
-            number = _CASE.findall(json.dumps(body[wire.TRANSCRIPT]))[-1][1]
+            number = _play(wire, body)
             arguments = NATIVE.get(name) or ({"play": number} if step.calls == "trade" else {})
             made = [Made(f"call{self.numbers}", name, json.dumps(arguments))]
 
@@ -140,15 +184,19 @@ class LiveModel:
             thought=step.thought,
         )
         if wire is responses:
-            written = self._with_own_ids(written)
+            written = self._with_own_ids(written, is_kept=body.get("store") is not False)
         for call in made:
             self.replies[call.id] = written
         return written
 
-    def _with_own_ids(self, response: bytes) -> bytes:
+    def _with_own_ids(self, response: bytes, *, is_kept: bool) -> bytes:
         body: Body = json.loads(response)
         for item in body["output"]:
             item["id"] = f"{item['id'].partition('_')[0]}_{self.numbers:048x}"
+            if is_kept:
+                self.kept[item["id"]] = item
+            if "encrypted_content" in item:
+                self.sealed.add(item["encrypted_content"])
         return json.dumps(body).encode()
 
 
@@ -159,6 +207,11 @@ def _is_mediated(wire: Wire, body: Body) -> bool:
     hidden rounds.
     """
     return any(name.startswith("desk__") for name in wire.tools(body))
+
+
+def _play(wire: Wire, body: Body) -> str:
+    """Return the number of the play that a request is of."""
+    return str(_CASE.findall(json.dumps(body[wire.TRANSCRIPT]))[-1][1])
 
 
 async def _stream(wire: Wire, stream: bytes, fails: Failure | None) -> AsyncIterator[bytes]:
