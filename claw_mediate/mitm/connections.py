@@ -97,7 +97,7 @@ class ConnectionsAddon:
         self._builtin = addon_state.builtin
         self._limit = LineLimit(max_lines=1)
         self._unread: dict[str, _UnreadBytes] = {}
-        """What waited for each connection at the last sweep, by its id."""
+        """The bytes that waited for each connection at the last sweep, by its id."""
         self._sweeping: asyncio.Task[None] | None = None
 
     def running(self) -> None:

@@ -8,7 +8,7 @@ from claw_contract.manifest import Tool
 from claw_mediate.core.session_id import read_session_id
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.weave import Weaves, change_hidden, hidden_messages
-from claw_mediate.dialects.base import RequestVariants
+from claw_mediate.dialects.base import WriteRequest
 from claw_mediate.dialects.bodies import insert_hidden_rounds
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.telemetry.event_log import EventLog
@@ -49,7 +49,7 @@ class RequestPreparer:
         catalog = self._catalog(incoming)
         found = await self._continuity.find_hidden_rounds(incoming, name_session(incoming), turn_id)
 
-        def build_with(weaves: Weaves, maker: str) -> RequestVariants:
+        def build_with(weaves: Weaves, maker: str) -> WriteRequest:
             adapted = change_hidden(
                 weaves, lambda messages: dialect.replay_rules.adapt(messages, maker)
             )

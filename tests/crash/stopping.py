@@ -27,7 +27,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from tests.crash.peers import AppendingResponses, PlanModel, assistant_texts, orders
 from tests.peers import model_response, wire_of
 from tests.waiting import eventually_async
-from tests.wires import Body, Made, Wire, anthropic, openai, responses
+from tests.wires import Body, MadeCall, Wire, anthropic, openai, responses
 
 type Fault = Literal["kill", "kill when shown", "leave", "cut", "end", "error"]
 """``kill``: the proxy dies at once; ``kill when shown``: once the runner has all that it may have.
@@ -265,7 +265,7 @@ class StoppingModel(PlanModel):
         return made
 
     def _write_with(
-        self, wire: Wire, text: str, calls: list[Made], thought: str, body: Body
+        self, wire: Wire, text: str, calls: list[MadeCall], thought: str, body: Body
     ) -> bytes:
         if wire is not responses:
             return wire.reply(text, calls, {}, thought=thought)

@@ -13,7 +13,7 @@ import pytest
 from tests.failures import planted
 from tests.failures.clocked_pod import TurnOutput
 from tests.failures.failing_turn import GOOD_CALLS, FailingTurn
-from tests.failures.provider import BAD_REPLY, FAILURES, Failure, Ours
+from tests.failures.provider import BAD_REPLY, FAILURES, Failure, OwnError
 from tests.failures.table import FailureReport, Phase, cells, told
 from tests.wires import Wire, anthropic, openai
 
@@ -78,7 +78,7 @@ def delivered(seen: TurnOutput, expected: FailureReport, dialect: Wire, failure:
         and expected.by == "a response"
     )
     assert headers.get("retry-after") == ("0" if waits else None)
-    if failure.outcome == Ours(BAD_REPLY, theirs=True):
+    if failure.outcome == OwnError(BAD_REPLY, theirs=True):
         assert b"no: " in body
 
 

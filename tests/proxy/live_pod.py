@@ -1,8 +1,8 @@
 """One pod whose answers stream live, for all tests of a module, and the turn of one test.
 
-    scene.says(Gated(text("One two.")))      the script of the model, for this test alone
-    runner = scene.ask()                     a request that no other test has sent
-    scene.ended(), scene.recorded()          the turn's last event in the log, its line of history
+    scene.says(GatedReply(text("One two.")))  the script of the model, for this test alone
+    runner = scene.ask()                      a request that no other test has sent
+    scene.ended(), scene.recorded()           the turn's last event in the log, its line of history
 
 The agents: ``analyst`` streams live, ``quiet`` hides its preambles, ``buffered`` does not stream
 live. All may read the balance and trade.
@@ -19,11 +19,11 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-from tests.peers import Answer, Gated, ReceivedRequest, Reply, calls
+from tests.peers import Answer, GatedReply, ReceivedRequest, Reply, calls
 from tests.proxy.live_runners import WIRES, Header, RawRunner
 from tests.proxy.pod import Pod
 from tests.waiting import eventually
-from tests.wires import Body, Made, Said, Wire
+from tests.wires import Body, MadeCall, ReplyContent, Wire
 from tests.wires import anthropic as messages_wire
 from tests.wires import openai as chat_wire
 
@@ -31,7 +31,7 @@ LOOKS = calls(("call_m", "desk__balance", {}), words="Let me have a look.")
 """A reply with words before a managed read."""
 BUYS = calls(("call_w", "desk__trade", {"symbol": "NVDA"}), words="Let me buy one.")
 """A reply with words before a managed write."""
-LISTS = Reply("Let me list.", (Made("call_n", "shell", '{"cmd": "ls"}'),))
+LISTS = Reply("Let me list.", (MadeCall("call_n", "shell", '{"cmd": "ls"}'),))
 """A reply with words before a native call."""
 _NUMBERS = itertools.count(1)
 
@@ -88,7 +88,7 @@ class Scene:
         asked = self.request() if body is None else body
         return RawRunner.ask(self.pod, self.protocol, asked, version, *headers, agent_id=agent_id)
 
-    def said(self, runner: RawRunner) -> Said:
+    def said(self, runner: RawRunner) -> ReplyContent:
         """Return the content of a whole answer."""
         assert runner.end() == "whole"
         return self.wire.said(self.wire.assembled(runner.stream))
@@ -169,7 +169,7 @@ def stream(events: Iterable[bytes], *, cut: bool = False) -> StreamingResponse:
     return StreamingResponse(pieces(), media_type="text/event-stream")
 
 
-class Steps(Gated):
+class GatedStream(GatedReply):
     """A provider's stream of these events, which the test releases one by one."""
 
     def __init__(self, events: Iterable[bytes], *, cut: bool = False) -> None:

@@ -17,12 +17,12 @@ from claw_cli.app import app
 from claw_contract.redaction.redactor import START_LENGTH, encoded_forms
 from claw_contract.secret import DOTS
 from tests.peers import Reply, text
-from tests.proxy.live_pod import LISTS, LOOKS, Scene, Steps, events_of, managed_events, stream
+from tests.proxy.live_pod import LISTS, LOOKS, GatedStream, Scene, events_of, managed_events, stream
 from tests.proxy.live_runners import RawRunner, data_of
 from tests.proxy.looking import PLANTED, SavingPod, in_file
 from tests.proxy.pod import ANTHROPIC_KEY, PROVIDER_KEY, TOOL_TOKEN, Pod
 from tests.waiting import eventually
-from tests.wires import Body, Made
+from tests.wires import Body, MadeCall
 from tests.wires.parts import word_of
 
 SETTINGS = {"CLLAMA_LIVE_FIRST_MS": "60000"}
@@ -156,8 +156,8 @@ def test_a_secret_spelled_by_characters_reaches_nobody_and_is_kept_nowhere(
     words = f"It is {FORMS[form]} today."
     note = json.dumps({"note": f"of {FORMS[form]}!"})
     command = json.dumps({"cmd": f"echo {FORMS[form]}!"})
-    looks = Reply(words, (Made("call_m", "desk__balance", note),))
-    ends = Reply(words, (Made("call_n", "shell", command),))
+    looks = Reply(words, (MadeCall("call_m", "desk__balance", note),))
+    ends = Reply(words, (MadeCall("call_n", "shell", command),))
     scene.says(
         stream(spelled(events_of(scene.wire, looks, thought=words))),
         stream(spelled(events_of(scene.wire, ends, thought=words))),
@@ -214,7 +214,7 @@ def test_words_around_a_secret_that_is_spelled_are_there_before_the_next_is_said
     scene: Scene, form: str
 ) -> None:
     secret, before, behind = SPELLED[form], "It is ", " today, my friend."
-    gated = Steps(spelled(events_of(scene.wire, Reply(f"{before}{secret}{behind}"))))
+    gated = GatedStream(spelled(events_of(scene.wire, Reply(f"{before}{secret}{behind}"))))
     scene.says(gated)
     runner = scene.ask()
     assert gated.asked.wait(60)

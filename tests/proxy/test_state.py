@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse, Response
 
 from tests.failures.planted import FORMS
 from tests.fork_server import run_claw
-from tests.peers import Held, calls, text
+from tests.peers import DelayedAnswer, calls, text
 from tests.proxy.looking import in_file
 from tests.proxy.pod import PROVIDER_KEY, ROOT, SECRET, TOOL_TOKEN, Pod, headers
 from tests.proxy.test_context import FEED_TOKEN, MEMORY_TOKEN, informed
@@ -168,7 +168,7 @@ def test_an_agent_is_forgotten_under_a_proxy_that_runs_and_goes_on(
     pod.agent("analyst", pod.tool("balance"), pod.tool("trade", "POST"))
     pod.budget("analyst", max_requests=100, window="1h")
     pod.service.routes["GET", "/balance"] = JSONResponse({"usd": 1})
-    held = Held(JSONResponse({"order": 1}))
+    held = DelayedAnswer(JSONResponse({"order": 1}))
     pod.service.routes["POST", "/trade"] = held
     pod.start()
     sent = pod.provider.received

@@ -17,7 +17,7 @@ import pytest
 from claw_mediate.core.http import RunnerResponse
 from tests.turns.desk import WIRES, Desk, opened
 from tests.turns.scripted import Thought
-from tests.wires import Body, Made, Said, Wire, anthropic, responses
+from tests.wires import Body, MadeCall, ReplyContent, Wire, anthropic, responses
 from tests.wires.parts import error_event, text_of
 
 EVERYWHERE = bool(os.environ.get("CLAW_SEARCH"))
@@ -41,7 +41,7 @@ class Reply(NamedTuple):
 
     def stream(self, wire: Wire) -> bytes:
         """Return it as it comes from the provider, but for the number of the call."""
-        made = Made("call_1", self.call.replace(".", "__"), json.dumps(self.arguments))
+        made = MadeCall("call_1", self.call.replace(".", "__"), json.dumps(self.arguments))
         return wire.streamed(wire.reply(self.text, [made], {}, thought=self.thought))
 
     @property
@@ -57,7 +57,7 @@ REPLIES = (
 """A hidden round, and the answer, which has a call of the runner's own."""
 
 
-class Cut(NamedTuple):
+class StreamCut(NamedTuple):
     """The end of a reply's stream, behind so many bytes."""
 
     reply: int
@@ -66,7 +66,7 @@ class Cut(NamedTuple):
     way: Way
 
 
-def cuts(wire: Wire) -> Iterator[Cut]:
+def cuts(wire: Wire) -> Iterator[StreamCut]:
     """Yield cuts behind each event, and in turn other failures there and cuts within it.
 
     What a runner holds is cut anew where it grows.
@@ -77,16 +77,16 @@ def cuts(wire: Wire) -> Iterator[Cut]:
             start, end = end, end + len(event) + 2
             inside = range(start + 1, end) if EVERYWHERE else [(start + end) // 2]
             others = [
-                [Cut(number, end, "closes", "again")],
-                [Cut(number, end, "errors", "again")],
-                [Cut(number, size, "breaks", "again") for size in inside],
+                [StreamCut(number, end, "closes", "again")],
+                [StreamCut(number, end, "errors", "again")],
+                [StreamCut(number, size, "breaks", "again") for size in inside],
             ]
-            yield Cut(number, end, "breaks", "again")
+            yield StreamCut(number, end, "breaks", "again")
             for some in others if EVERYWHERE else [others[place % 3]]:
                 yield from some
 
             if held != (held := text_of(stream[:end])) or end == len(stream):
-                yield from (Cut(number, end, "breaks", way) for way in ways(wire))
+                yield from (StreamCut(number, end, "breaks", way) for way in ways(wire))
 
 
 def ways(wire: Wire) -> tuple[Way, ...]:
@@ -137,14 +137,14 @@ def begin_anew(desk: Desk, agent: str) -> None:
     desk.admits(agent)
     desk.messages, desk.native = [desk.wire.user("Buy one")], ["shell"]
     desk.more = {"store": False} if desk.wire is responses else {}
-    desk.answer, desk.raw = Said(), b""
+    desk.answer, desk.raw = ReplyContent(), b""
     desk.service_answers("trade", {"order": 1}, {"order": 2})
     desk.model.plays = [reply.parts for reply in REPLIES] + [["There."]]
     for known in (desk.model.names, desk.model.replies, desk.services.calls):
         known.clear()
 
 
-async def buy(desk: Desk, cut: Cut) -> None:
+async def buy(desk: Desk, cut: StreamCut) -> None:
     """Run a turn that is cut, what its runner does then, and the turn behind it."""
     for reply in REPLIES[: cut.reply]:
         desk.model_says(*reply.parts)
@@ -166,7 +166,7 @@ async def buy(desk: Desk, cut: Cut) -> None:
     assert desk.services.calls == ["desk.trade"]
 
 
-async def go_on(desk: Desk, cut: Cut) -> tuple[Reply, ...]:
+async def go_on(desk: Desk, cut: StreamCut) -> tuple[Reply, ...]:
     """Go on in the runner's way; return the replies that it must be shown."""
     held = text_of(desk.raw)
     goes_on = held and cut.way != "again"

@@ -41,7 +41,7 @@ from mitmproxy.proxy.layers import http as layers
 from mitmproxy.proxy.layers import tls
 from mitmproxy.proxy.layers.http import _http1, _http2
 
-from claw_mediate.mitm.response_stream import delivery
+from claw_mediate.mitm.response_stream import delivery, handler_hooks
 
 MAX_UNREAD = 1 << 20
 _parse_request = _http2.parse_h2_request_headers
@@ -84,7 +84,7 @@ def install() -> None:
     layers.Http2Client = _Http2Client  # type: ignore[misc]
     tls.HTTP_ALPNS = (tls.HTTP2_ALPN, *tls.HTTP1_ALPNS)  # type: ignore[assignment]
     server.ConnectionHandler.drain_writers = _drain  # type: ignore[method-assign]
-    server.ConnectionHandler.hook_task = delivery.take_hook  # type: ignore[method-assign,assignment]
+    server.ConnectionHandler.hook_task = handler_hooks.take_hook  # type: ignore[method-assign,assignment]
 
 
 class _ChunkedReader(_http1.ChunkedReader):
