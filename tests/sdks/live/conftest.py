@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from starlette.responses import JSONResponse
@@ -40,17 +40,14 @@ class LivePod:
 def live_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LivePod]:
     model = LiveModel()
     homes = tmp_path_factory.mktemp("live"), tmp_path_factory.mktemp("other")
-    with pod_at(homes[0], Provider(model=model)) as pod, pod_at(homes[1]) as other:
-        other.environment = {
-            "OPENAI_BASE_URL": f"{pod.provider.url}/v1",
-            "ANTHROPIC_BASE_URL": f"{pod.provider.url}/v1",
-        }
+    others = Provider(model=replace(model, remembers_thoughts=False))
+    with pod_at(homes[0], Provider(model=model)) as pod, pod_at(homes[1], others) as other:
         for each in (pod, other):
             each.service.routes = {
                 ("GET", "/balance"): JSONResponse({"usd": PLANTED}),
                 ("POST", "/trade"): JSONResponse({"traded": PLANTED}),
             }
-            each.environment["CLLAMA_EGRESS"] = "deny"
+            each.environment = {"CLLAMA_EGRESS": "deny"}
             trade = each.tool("trade", "POST", schema=_PLAY)
             each.agent("analyst", each.tool("balance"), trade, stream="live")
             each.start()
