@@ -102,25 +102,25 @@ def qwen_code(home: Path, pod: Pod, words: str, *, goes_on: bool, api: str = "op
     return [*client_program("qwen"), *model, *again, *shown, words]
 
 
-AGENTS: dict[str, Callable[..., list[str]]] = {
+VARIANTS: dict[str, Callable[..., list[str]]] = {
     "claude-code": claude_code,
     "codex": codex,
     "openclaw": openclaw,
-    "opencode": opencode,
-    "pi": pi,
-    "qwen-code": qwen_code,
-}
-VARIANTS = AGENTS | {
     "openclaw-anthropic": partial(openclaw, api="anthropic-messages"),
     "openclaw-responses": partial(openclaw, api="openai-responses"),
+    "opencode": opencode,
     "opencode-anthropic": partial(opencode, package="@ai-sdk/anthropic"),
     "opencode-responses": partial(opencode, package="@ai-sdk/openai"),
+    "pi": pi,
     "pi-anthropic": partial(pi, api="anthropic-messages"),
     "pi-responses": partial(pi, api="openai-responses"),
+    "qwen-code": qwen_code,
     "qwen-code-anthropic": partial(qwen_code, api="anthropic"),
     "qwen-code-responses": partial(qwen_code, api="openai-responses"),
 }
-"""The same, in each protocol that they speak here."""
+"""Each in every protocol that it speaks: where none is named, in chat completions, Claude Code in
+Anthropic's, Codex in Responses.
+"""
 
 
 def run_agent(
