@@ -1,13 +1,13 @@
 # Everything runs in .venv, which is made on first use by a Python >= 3.12 that scripts/find-python finds.
 
 PYTHON ?=
-WORKERS ?= 3
+WORKERS ?= 4
 VENV := .venv
 BIN := $(VENV)/bin
 JS := tests/js/node_modules
 CLIENTS := tests/clients/node_modules
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
-PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --inline-snapshot=disable
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --inline-snapshot=disable
 # Compiled modules are kept: else every process that a test starts would compile ours anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -28,7 +28,7 @@ demo: $(VENV)/.demo  ## the trading desk: an agent through the proxy, what it sa
 	@$(BIN)/python pods/trading-desk/demo.py
 
 # What can't be installed does not end the run: the tests that need it are listed at its end.
-test: peers lint  ## everything: the set-up, lint, then every test, in three processes (WORKERS=…)
+test: peers lint  ## everything: the set-up, lint, then every test, in four processes (WORKERS=…)
 	@$(MAKE) --no-print-directory --keep-going --jobs 4 sdks || true
 	$(PYTEST)
 

@@ -16,8 +16,6 @@ import asyncio
 import json
 import os
 import re
-import subprocess
-import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -33,7 +31,7 @@ import table
 import wire
 from live_peers import SLOW_SECONDS
 from markdown import grid
-from stage import HERE, Process, Site, ask, percentile, pod
+from stage import Process, Site, ask, peers_of, percentile, pod
 
 SUBJECTS = ("direct", "passed", "live", "buffered")
 AGENTS = {"passed": "plain", "live": "live", "buffered": "analyst"}
@@ -418,19 +416,10 @@ def _add(found: Measurements, row: Row, stream: Stream) -> None:
 @contextmanager
 def peers(home: Path) -> Iterator[Site]:
     """Run the provider and the service, and write the agents' context."""
-    command = [sys.executable, str(HERE / "live_peers.py")]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            ports = {name: int(process.stdout.readline()) for name in ("provider", "service")}
-            agents = {"analyst": "http", "live": "live", "plain": ""}
-            context = pod(home, f"http://127.0.0.1:{ports['service']}", agents)
-            yield Site(home, ports, context, None)
-        finally:
-            process.stdin.close()
+    with peers_of("live_peers.py", number=2) as (provider, service):
+        agents = {"analyst": "http", "live": "live", "plain": ""}
+        context = pod(home, f"http://127.0.0.1:{service}", agents)
+        yield Site(home, {"provider": provider, "service": service}, context, None)
 
 
 def tables(bench: Bench) -> dict[str, str]:

@@ -21,15 +21,14 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-_LENGTH = re.compile(rb"content-length:\s*(\d+)", re.IGNORECASE)
+from peer_server import listen, take_request
+
 _MODEL = re.compile(rb'"model":\s*"live-(\d+)-(\d+)-(\d+)-(text|native|tool|slow|hang)"')
 _MARK = re.compile(rb"turn-\d{8}")
 _STREAMS = re.compile(rb'"stream":\s*true')
@@ -133,18 +132,9 @@ class Peer(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._received += data
-        end = self._received.find(b"\r\n\r\n")
-        if end < 0:
-            return
-
-        length = _LENGTH.search(self._received, 0, end)
-        end_of_body = end + 4 + (int(length[1]) if length else 0)
-        if len(self._received) < end_of_body:
-            return
-
-        head, body = bytes(self._received[:end]), bytes(self._received[end + 4 : end_of_body])
-        del self._received[:end_of_body]
-        self.answer(head, body)
+        request = take_request(self._received)
+        if request is not None:
+            self.answer(*request)
 
     def answer(self, head: bytes, body: bytes) -> None:
         raise NotImplementedError
@@ -221,17 +211,8 @@ class Provider(Peer):
         self._transport.write(b"%x\r\n%b\r\n%b" % (len(data), data, end))
 
 
-async def _listen(kind: Callable[[], Peer]) -> asyncio.Server:
-    # A socket of this kind, so that asyncio sets TCP_NODELAY.
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.bind(("127.0.0.1", 0))
-    server = await asyncio.get_running_loop().create_server(kind, sock=listener, backlog=512)
-    print(listener.getsockname()[1], flush=True)
-    return server
-
-
 async def main() -> None:
-    servers = [await _listen(Provider), await _listen(Service)]
+    servers = [await listen(Provider), await listen(Service)]
     await asyncio.to_thread(sys.stdin.read)
     for server in servers:
         server.close()

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import socket
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -21,12 +20,12 @@ from typing import ClassVar
 
 import items
 import wire
+from peer_server import listen, take_request
 
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
 _STREAM = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 )
-_LENGTH = re.compile(rb"content-length:\s*(\d+)", re.IGNORECASE)
 _ROUNDS = re.compile(rb'"model":\s*"rounds-(\d+)"')
 _CONVERSATION = re.compile(rb'"model":\s*"(reads|writes)-(\d+)"')
 _PAGE = re.compile(rb"page=(\d+)")
@@ -72,7 +71,7 @@ class Peer(asyncio.Protocol):
     ) -> None:
         self._answer = answer
         self._seconds = seconds
-        self._received = b""
+        self._received = bytearray()
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -80,16 +79,12 @@ class Peer(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        self._received = self._received + data if self._received else data
-        end = self._received.find(b"\r\n\r\n")
-        if end < 0:
+        self._received += data
+        request = take_request(self._received)
+        if request is None:
             return
-        length = _LENGTH.search(self._received, 0, end)
-        end_of_body = end + 4 + (int(length[1]) if length else 0)
-        if len(self._received) < end_of_body:
-            return
-        head, body = self._received[:end], self._received[end + 4 : end_of_body]
-        self._received = self._received[end_of_body:]
+
+        head, body = request
         if head.startswith(b"GET /requests"):
             self._send(_response(b"%d" % Peer.requests))
         elif head.startswith(b"GET /sessions"):
@@ -185,14 +180,7 @@ def mcp(body: bytes) -> bytes:
 
 
 async def main(answer: Callable[[bytes, bytes], bytes | list[bytes]], seconds: float = 0.0) -> None:
-    listener = socket.socket(
-        socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
-    )  # so that asyncio sets TCP_NODELAY
-    listener.bind(("127.0.0.1", 0))
-    server = await asyncio.get_running_loop().create_server(
-        lambda: Peer(answer, seconds), sock=listener, backlog=512
-    )
-    print(listener.getsockname()[1], flush=True)
+    server = await listen(lambda: Peer(answer, seconds))
     await asyncio.to_thread(sys.stdin.read)
     server.close()
 

@@ -318,14 +318,21 @@ def free_port() -> int:
 @contextmanager
 def peer(name: str, seconds: float = 0.0) -> Iterator[int]:
     """Run the provider or the service, which answers after so many seconds; yield its port."""
-    command = [sys.executable, str(HERE / "peers.py"), name, str(seconds)]
+    with peers_of("peers.py", name, str(seconds)) as (port,):
+        yield port
+
+
+@contextmanager
+def peers_of(script: str, *arguments: str, number: int = 1) -> Iterator[list[int]]:
+    """Run a script of peers; yield the ports of so many, in the order in which it prints them."""
+    command = [sys.executable, str(HERE / script), *arguments]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            yield int(process.stdout.readline())
+            yield [int(process.stdout.readline()) for _ in range(number)]
         finally:
             process.stdin.close()
 

@@ -56,7 +56,7 @@ asyncio.run(main(float(sys.argv[1])))
 """
 
 
-class Quiet:
+class SilentObserver:
     """An observer that hears nothing."""
 
     def notice(self, message: RpcMessage) -> None:
@@ -159,7 +159,7 @@ async def measure(call: Callable[[int], Awaitable[object]], calls: int) -> float
 
 
 async def measure_itself(server: list[str], calls: int) -> float:
-    child = await StdioChild.start(server, dict(os.environ), Quiet())
+    child = await StdioChild.start(server, dict(os.environ), SilentObserver())
     try:
         await child.call("initialize", {"protocolVersion": "2025-11-25"}, 60)
         return await measure(

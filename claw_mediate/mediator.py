@@ -122,16 +122,7 @@ class Mediator:
         self._objects = ProviderObjects(store, log, self._paths, settings.stored_ids)
         owners = Owners(self._ownership, self._objects)
 
-        # Requests that are not mediated
-        upstream = self._peers.upstream
-        self.passthrough = Passthrough(self.registry, routing, self._paths, recorder, owners)
-        lists = ObjectLists(upstream, routing, self._objects)
-        self.other_paths = OtherPaths(self.passthrough, self._paths, self._budgets, owners, lists)
-        self._kept_objects = KeptObjects(
-            upstream, routing, owners, self.passthrough, kept_responses
-        )
-
-        # Turns, and calls that runners make themselves
+        # What all of these pass through
         parts = TurnParts(
             peers=self._peers,
             recorder=recorder,
@@ -143,7 +134,18 @@ class Mediator:
             prompt=self._prompt,
             routing=routing,
         )
-        flow_limits = FlowLimits(settings.live_idle, settings.live_max)
+
+        # Requests that are not mediated
+        upstream = self._peers.upstream
+        self.passthrough = Passthrough(parts, self.registry, self._paths, self.redactors)
+        lists = ObjectLists(upstream, routing, self._objects)
+        self.other_paths = OtherPaths(self.passthrough, self._paths, self._budgets, owners, lists)
+        self._kept_objects = KeptObjects(
+            upstream, routing, owners, self.passthrough, kept_responses
+        )
+
+        # Turns, and calls that runners make themselves
+        flow_limits = FlowLimits(settings.live_idle, settings.live_max, unread=settings.live_max)
         self._turns = TurnRegistry(parts, flow_limits)
         self._pipeline = TurnPipeline(settings, log, parts, self._turns, self.passthrough)
         calls = NativeCalls(self._peers, recorder, self.state.journal)
@@ -181,6 +183,7 @@ class Mediator:
         if isinstance(admitted, RunnerResponse):
             return admitted
 
+        self.redactors.of_request(admitted)  # From now on the log redacts its secrets.
         if is_for_broker(request) or self._paths.knows(request):
             return admitted
         return self._paths.refuse(admitted.agent, request)

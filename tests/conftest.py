@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.fork_server import close_fork_servers
 from tests.not_tested import pytest_runtest_makereport, pytest_terminal_summary
+from tests.order import in_running_order
 from tests.search_size import scale_examples
 from tests.stages import STAGES, stage_of
 from tests.waiting import DEADLINE
@@ -61,7 +62,6 @@ def pytest_collection() -> Generator[None, object, object]:
     try:
         return (yield)
     finally:
-        gc.collect()
         gc.freeze()
         gc.enable()
 
@@ -76,14 +76,20 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark each test with its stage, and set the size of its search."""
+    """Mark each test with its stage, set the size of its search, and put the modules in order."""
     if CASES:
         _keep_some_cases(config, items)
+    modules: dict[Path, list[pytest.Item]] = {}
     for item in items:
-        item.add_marker(stage_of(item.path.relative_to(TESTS)))
+        modules.setdefault(item.path, []).append(item)
+    places = {path.relative_to(TESTS): path for path in modules}
+    for place, path in places.items():
+        for item in modules[path]:
+            item.add_marker(stage_of(place))
     for owner, name in {_search(item) for item in items}:
         if full := getattr(owner, name, None):
             setattr(owner, name, settings(full, max_examples=scale_examples(full.max_examples)))
+    items[:] = [item for place in in_running_order(places) for item in modules[places[place]]]
 
 
 def _keep_some_cases(config: pytest.Config, items: list[pytest.Item]) -> None:

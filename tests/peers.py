@@ -6,8 +6,8 @@ Only the model is scripted, and every test scripts it in one language, ``Answer`
     provider.says(text("Hi."))                      a reply, in the protocol of the request
     provider.says(calls(("c1", "desk__balance", {})), text("You have 5 dollars."))
     provider.says(JSONResponse(…, 429))             a response of HTTP, as it is
-    provider.says(Held(text("Late.")))              a reply, once the test lets it answer
-    provider.says(Gated(text("One two.")))          a stream whose events the test releases
+    provider.says(DelayedAnswer(text("Late.")))     a reply, once the test lets it answer
+    provider.says(GatedReply(text("One two.")))     a stream whose events the test releases
     provider.says(count)                            what this function of the request returns
     provider.model = OneCallModel(…)                what answers each request behind the script
 
@@ -37,7 +37,7 @@ from starlette.types import Send
 
 from claw_mediate.providers.key_answers import USER_AGENT
 from tests.waiting import eventually_async
-from tests.wires import Body, Made, Wire, anthropic, openai, responses
+from tests.wires import Body, MadeCall, Wire, anthropic, openai, responses
 
 type Answer = Response | Reply | Callable[[Request], Awaitable[Answer]]
 """One step of a script."""
@@ -59,7 +59,7 @@ class Reply:
     """
 
     text: str = ""
-    calls: tuple[Made, ...] = ()
+    calls: tuple[MadeCall, ...] = ()
     more: Body = field(default_factory=dict)
     """Further members of the response, in the protocol's own names."""
 
@@ -86,7 +86,7 @@ async def respond(answer: Answer, request: Request) -> Response:
     return model_response(wire, written, stream=asked.get("stream") is True)
 
 
-class Held:
+class DelayedAnswer:
     """An answer that is sent only when the test lets it; ``asked`` is set by the request."""
 
     def __init__(self, answer: Answer) -> None:
@@ -100,7 +100,7 @@ class Held:
         return self.answer
 
 
-class Gated:
+class GatedReply:
     """A reply whose stream goes on only when the test releases its next events.
 
     ``cut``: the connection breaks off in place of the end. ``events`` are those that the stream
@@ -347,7 +347,7 @@ def calls(*made: tuple[str, str, Any], words: str = "", **more: Any) -> Reply:
     Arguments that are a text are sent as they are, also where they are no JSON.
     """
     spelled = [
-        Made(call_id, name, arguments if isinstance(arguments, str) else json.dumps(arguments))
+        MadeCall(call_id, name, arguments if isinstance(arguments, str) else json.dumps(arguments))
         for call_id, name, arguments in made
     ]
     return Reply(words, tuple(spelled), more)

@@ -19,6 +19,7 @@ STAGES: dict[str, tuple[str, ...]] = {
         "test_development.py",
         "test_examples.py",
         "test_mirror.py",
+        "test_order.py",
         "test_requirements.py",
     ),
     "desk": ("mediate", "turns"),
@@ -41,6 +42,7 @@ STAGES: dict[str, tuple[str, ...]] = {
 
 TESTS = Path(__file__).parent
 PAGE = TESTS / "README.md"
+_STAGE_OF_PLACE = {place: stage for stage, places in STAGES.items() for place in places}
 _EXAMPLE = re.compile(r"(From `([\w/.]+)::(\w+)`:\n\n```python\n)(.*?)(?=```)", re.DOTALL)
 
 
@@ -48,7 +50,7 @@ def stage_of(file: PurePath) -> str:
     """Return the stage of a test module, given by its path below ``tests/``;
     KeyError if its folder has none.
     """
-    return {place: stage for stage, places in STAGES.items() for place in places}[file.parts[0]]
+    return _STAGE_OF_PLACE[file.parts[0]]
 
 
 def with_examples(page: str) -> str:

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from tests.peers import Answer, Provider, calls, text
-from tests.wires import Made, Wire, anthropic, openai, responses
+from tests.wires import MadeCall, Wire, anthropic, openai, responses
 
 WIRES: tuple[Wire, ...] = (openai, anthropic, responses)
 ARGUMENTS = '{"n": 1.50}'
@@ -40,7 +40,7 @@ def test_a_reply_is_written_in_the_protocol_and_the_form_that_a_request_asks_for
     answer = ask(provider, wire, stream=stream)
     assert answer.headers["content-type"].startswith("text/event-stream") == stream
     said = wire.said(wire.assembled(answer.content) if stream else answer.content)
-    assert (said.text, said.calls) == ("I buy.", (Made("call_1", "desk__buy", ARGUMENTS),))
+    assert (said.text, said.calls) == ("I buy.", (MadeCall("call_1", "desk__buy", ARGUMENTS),))
 
 
 @pytest.mark.requirement("development:one-script")

@@ -34,7 +34,8 @@ def encoded_forms(value: str) -> frozenset[bytes]:
     texts = {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
     texts |= {text.replace("/", "\\/") for text in texts}
     texts |= {text.translate(_HTML_SAFE) for text in texts}
-    texts |= {json.dumps(text)[1:-1] for text in texts}  # JSON within JSON
+    nested = {json.dumps(text)[1:-1] for text in texts}  # JSON within JSON
+    texts |= nested | {text.replace("/", "\\/") for text in nested}
 
     raw = value.encode(errors="surrogatepass")
     quoted = {quote(raw, safe=safe) for safe in ("", "/", "!'()*")}
@@ -47,16 +48,20 @@ def encoded_forms(value: str) -> frozenset[bytes]:
 
 
 def _in_base64(raw: bytes) -> set[bytes]:
-    """Return how base64 writes the bytes within a longer text.
+    """Return how base64 writes the bytes, alone and within a longer text.
 
-    Base64 encodes three bytes at a time, and the secret may begin at any of them. The groups that
-    it fills look the same whatever stands around it.
+    A group of four characters has three bytes, and the secret may begin at any of them. A form has
+    the characters that the secret alone decides. Of a longer text the two beside them are left,
+    which have up to four bits of its first and its last byte. Where the text ends with the secret,
+    the last character has no other bits, and belongs to a form too.
     """
-    encoded = set()
-    for skipped in range(3):
-        whole_groups = raw[skipped : len(raw) - (len(raw) - skipped) % 3]
-        encoded.add(base64.b64encode(whole_groups))
-        encoded.add(base64.urlsafe_b64encode(whole_groups))
+    encoded: set[bytes] = set()
+    for before in range(3):
+        begin = -(-before * 8 // 6)
+        end = (before + len(raw)) * 8 // 6
+        padded = bytes(before) + raw
+        for text in (base64.b64encode(padded), base64.urlsafe_b64encode(padded)):
+            encoded |= {text[begin:end], text[begin:].rstrip(b"=")}
     return encoded
 
 
@@ -166,18 +171,25 @@ class Redactor:
             return self.data(document)
         return b"".join(self._pieces(document, spans))
 
+    @cached_property
+    def _hiding(self) -> re.Pattern[bytes]:
+        """The bytes of a document that may hide a secret."""
+        forms = (form for search in self._searches for form in search.forms)
+        return _HIDING_NESTED if any(_BACKSLASH in form for form in forms) else _HIDING
+
     def _may_be_hidden(self, document: bytes) -> bool:
         """Return whether a document must be decoded, because a secret may hide in it."""
         if not self._searches:
             return False
         if len(document) <= _WINDOW:
-            return _ESCAPE in document and _HIDING.search(document) is not None
+            has_mark = _ESCAPE in document or _NESTED in document
+            return has_mark and self._hiding.search(document) is not None
 
-        has_needless_escape = any(
-            _HIDING.search(document, start, end + _ESCAPE_LENGTH)
+        may_hide = any(
+            self._hiding.search(document, start, end + _ESCAPE_LENGTH)
             for start, end in _steps(document, _WINDOW)
         )
-        if not has_needless_escape:
+        if not may_hide:
             return False
 
         # Only escapes of printable ASCII are decoded below. A secret with any other character may
@@ -210,7 +222,7 @@ class Redactor:
         """
         copied = 0  # The end of what was yielded
         read = 0  # The end of the last token
-        for start, end in merge(spans, _find_hiding(document)):
+        for start, end in merge(spans, _find_hiding(document, self._hiding)):
             if max_text is not None:
                 read = _step_over_strings(document, read, start, max_text)
 
@@ -364,7 +376,7 @@ _MANY_FORMS = 16
 """For fewer forms, times the step, the blocks of their ends are not worth their cost."""
 _BYTES_PER_FORM = 64
 """Reading the blocks of so many bytes takes about as long as searching for one form."""
-_MANY_CORES = 128
+_MANY_CORES = 256
 """Forms of about 18 secrets. Each of more forms is not compared with all others."""
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[^\s,:{}\[\]"]++', re.DOTALL)
 """A string or a scalar of a JSON document. Possessive: hostile text must not make it backtrack."""
@@ -380,6 +392,12 @@ _BACKSLASH = ord("\\")
 _ESCAPE = rb"\u00"
 _HIDING = re.compile(rb"\\u00[2-7]")
 """An ASCII character that is escaped without need. A secret with one is found only by decoding."""
+_NESTED = rb"\\\\"
+_HIDING_NESTED = re.compile(rb"\\u00[2-7]|\\{4}")
+"""The same, or a backslash that was escaped twice: the document has JSON within JSON within JSON.
+
+There a secret that JSON escapes may be spelled in more ways than it has forms.
+"""
 _ESCAPE_LENGTH = 6
 _ESCAPE_PAIR = re.compile(rb"\\(?:u00([2-7][0-9a-fA-F])|(.))", re.DOTALL)
 _WHOLE_ESCAPES = re.compile(rb"(?:[^\\]++|\\(?:u[^\\]{4}|[^u]))*+", re.DOTALL)
@@ -493,10 +511,10 @@ def _end_of_string(document: bytes, start: int) -> int:
     raise ValueError("a string has no end")
 
 
-def _find_hiding(document: bytes) -> Iterator[tuple[int, int]]:
+def _find_hiding(document: bytes, hiding: re.Pattern[bytes]) -> Iterator[tuple[int, int]]:
     """Yield the spans of escapes in which a secret may hide."""
     for start, end in _steps(document, _WINDOW):
-        for match in _HIDING.finditer(document, start, end + _ESCAPE_LENGTH):
+        for match in hiding.finditer(document, start, end + _ESCAPE_LENGTH):
             if match.start() < end:  # else it belongs to the next step
                 yield match.span()
 

@@ -137,54 +137,50 @@ class ReplyGate:
         """True if the runner has a part of a call."""
         return self._early is not None and self._early.has_shown
 
-    def let_pass(self, events: Iterable[ReplyEvent]) -> list[ReplyEvent]:
-        """Return what is shown now, in order."""
-        passing: list[ReplyEvent] = []
-        for event in events:
-            if self.has_call:
-                continue  # All behind a call waits.
-            if not self._shows:
-                # Nothing is shown, but that the reply has a call is to be known here, too.
-                self.has_call = event.kind == "call"
-                continue
+    def let_pass(self, event: ReplyEvent) -> Sequence[ReplyEvent]:
+        """Return what is shown now that this event has come, in order."""
+        if self.has_call:
+            return ()  # All behind a call waits.
+        if not self._shows:
+            # Nothing is shown, but that the reply has a call is to be known here, too.
+            self.has_call = event.kind == "call"
+            return ()
 
-            match event.kind:
-                case "opening":
-                    self._opening.append(event)
-                case "content":
-                    passing += self._take_waiting()
-                    passing.append(event)
-                case "reasoning" if self._reasoning == "flows":
-                    passing += self._take_waiting()
-                    passing.append(event)
-                case "reasoning" | "closing":
-                    self._waiting.append(event)
-                case "call":
-                    passing += self._let_call_pass(event)
-                case "object" | "end":
-                    pass
+        match event.kind:
+            case "content":
+                return self._with_waiting(event)
+            case "reasoning" if self._reasoning == "flows":
+                return self._with_waiting(event)
+            case "reasoning" | "closing":
+                self._waiting.append(event)
+            case "opening":
+                self._opening.append(event)
+            case "call":
+                return self._let_call_pass(event)
+            case "object" | "end":
+                pass
+        return ()
 
-        return passing
-
-    def _let_call_pass(self, event: ReplyEvent) -> list[ReplyEvent]:
+    def _let_call_pass(self, event: ReplyEvent) -> Sequence[ReplyEvent]:
         flow: CallFlow = "held" if self._early is None else self._early.judge(event)
         match flow:
             case "held":
                 self.has_call = True
-                return []
+                return ()
             case "waits":
                 self._waiting.append(event)
-                return []
+                return ()
             case "flows":
-                return [*self._take_waiting(), event]
+                return self._with_waiting(event)
             case _:
                 assert_never(flow)
 
-    def _take_waiting(self) -> list[ReplyEvent]:
-        waiting = [*self._opening, *self._waiting]
+    def _with_waiting(self, event: ReplyEvent) -> list[ReplyEvent]:
+        """Return an event behind all that waited for it."""
+        passing = [*self._opening, *self._waiting, event]
         self._opening.clear()
         self._waiting.clear()
-        return waiting
+        return passing
 
     def note_shown(self, event: ReplyEvent, early: int = 0) -> None:
         """Note that an event was shown, with the text that it has now.
@@ -197,7 +193,10 @@ class ReplyGate:
             self._told_opening = True
             return
 
-        part = self._shown.setdefault((event.piece, event.channel), ShownPart())
+        place = event.piece, event.channel
+        part = self._shown.get(place)
+        if part is None:
+            part = self._shown[place] = ShownPart()
         if event.text:
             part.characters += len(event.text) - early
         else:

@@ -94,7 +94,22 @@ def plan_reinjection(
     counts["plain"] += sum(place not in evidence.gaps for place in repeated)
     counts.update(_count_misses(evidence, stored, {*matches, *repeated}))
 
-    event = ReinjectedRounds(
+    names = (name for rounds in stored for name in rounds.anchor.names)
+    return Reinjection(
+        insertions,
+        rounds=tuple(matches[index] for index in insertions),
+        event=_describe(insertions, hidden, counts, gaps),
+        records=whole,
+        places=frozenset(matches),
+        hidden_reasoning=digests_of_hides(names),
+    )
+
+
+def _describe(
+    insertions: Mapping[int, bytes], hidden: Mapping[int, bytes], counts: Counter[str], gaps: int
+) -> ReinjectedRounds:
+    """Return the log event. ``gaps``: the turns without an answer that were found."""
+    return ReinjectedRounds(
         anchors=counts.total() + gaps,
         hits=counts["hit"] + counts["plain"] + gaps,
         turns=len(insertions),
@@ -106,15 +121,6 @@ def plan_reinjection(
             other_conversation=counts["other_conversation"],
             over_bound=counts["over_bound"],
         ),
-    )
-    names = (name for rounds in stored for name in rounds.anchor.names)
-    return Reinjection(
-        insertions,
-        rounds=tuple(matches[index] for index in insertions),
-        event=event,
-        records=whole,
-        places=frozenset(matches),
-        hidden_reasoning=digests_of_hides(names),
     )
 
 

@@ -169,18 +169,21 @@ the negative number of other digests (later messages add some).
 
 
 class _Pair(NamedTuple):
-    """A message that may be the one that stored rounds led to. The greatest pair is the best.
+    """A message that may be the one that stored rounds led to."""
 
-    Of messages that are alike, the latest stretch is the best, and in a stretch its first message.
-    """
-
-    similarity: _Similarity
-    stretch: int
-    earliness: int  # The negative index of the message
-    number: int  # The id of the rounds, which grows with each turn
     place: int  # The index of the message
+    stretch: int
     rounds: StoredRounds
     key: str  # The key that both have
+    similarity: _Similarity
+
+    def rank(self) -> tuple[_Similarity, int, int, int]:
+        """Return a value that is greater for a better pair.
+
+        Of messages that are alike, the latest stretch is the best, and in a stretch its first
+        message. Of rounds that are alike, the latest are the best: their ids grow with each turn.
+        """
+        return self.similarity, self.stretch, -self.place, self.rounds.id
 
     @property
     def is_part(self) -> bool:
@@ -215,19 +218,10 @@ def _find_pairs(
             stretch = blocks[index].stretch if index in blocks else index
             similar = _find_similar(rounds_of[key], anchors[index], key, session)
             pairs += [
-                _Pair(
-                    similarity,
-                    stretch,
-                    -index,
-                    rounds.id,
-                    index,
-                    rounds,
-                    key,
-                )
-                for rounds, similarity in similar
+                _Pair(index, stretch, rounds, key, similarity) for rounds, similarity in similar
             ]
 
-    return sorted(pairs, key=lambda pair: pair[:4], reverse=True)
+    return sorted(pairs, key=_Pair.rank, reverse=True)
 
 
 def _find_similar(

@@ -4,8 +4,8 @@ docs/spec/live.md section 6. Pure. A turn that streams live shows the text of it
 rounds, too, and the runner sends all of it back as one message. The record of such a turn says
 where each round ended in it:
 
-    marker            {"claw":"live","shown":[[…], …],"turn":"…","given_ids":{…}}: one entry for
-                        each round (``ShownRound``); the turn; ids of items (``LiveRecord``)
+    marker            {"claw":"live","shown":[[…], …],"turn":"…","given_ids":{…},"is_part":true}:
+                        one entry for each round (``ShownRound``); the others of ``LiveRecord``
     hidden messages   those of the first round, then those of the second …
 
 A round is found by its text without white space, because runners trim and join. White space at a
@@ -92,6 +92,7 @@ class _Marker(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     shown: Annotated[tuple[ShownRound, ...], msgspec.Meta(max_length=_MAX_ROUNDS)]
     turn: str = ""
     given_ids: dict[str, str] = {}
+    is_part: bool = False
 
 
 _marker = msgspec.json.Decoder(_Marker)
@@ -106,6 +107,8 @@ class LiveRecord(msgspec.Struct, frozen=True):
     """The id of the turn. It has further records if it failed before it was answered."""
     given_ids: Mapping[str, str] = MappingProxyType({})
     """The provider's ids of items of the last reply that the runner knows by an id of ours."""
+    is_part: bool = False
+    """True if the answer broke off there: its runner may join it with what it gets next."""
 
     @classmethod
     def read(cls, stored: bytes) -> Self | None:
@@ -128,7 +131,7 @@ class LiveRecord(msgspec.Struct, frozen=True):
 
         rest = iter(hidden)
         messages = [b",".join([next(rest) for _ in range(each.messages)]) for each in shown]
-        return cls(shown, tuple(messages), marker.turn, marker.given_ids)
+        return cls(shown, tuple(messages), marker.turn, marker.given_ids, marker.is_part)
 
     def hide(self, signatures: Iterable[str]) -> Self:
         """Return the record with more reasoning that was shown and must not be sent back."""
@@ -139,8 +142,8 @@ class LiveRecord(msgspec.Struct, frozen=True):
 
     def write(self) -> bytes:
         """Return the record as it is stored: the marker, and the hidden messages behind it."""
-        marker = msgspec.json.encode(_Marker("live", self.shown, self.turn, dict(self.given_ids)))
-        return join_messages((marker, *self.messages))
+        marker = _Marker("live", self.shown, self.turn, dict(self.given_ids), self.is_part)
+        return join_messages((msgspec.json.encode(marker), *self.messages))
 
     @property
     def hidden(self) -> bytes:

@@ -1,8 +1,8 @@
 """Everything that the runners of one turn were shown, in order. Pure.
 
 Each runner reads it from the beginning with a cursor of its own, so that one that joins late gets
-the same pieces. The parts of one text are stored as one: a turn holds its text once, and not an
-object for each of a hundred thousand deltas. A runner that is behind gets longer deltas.
+the same pieces. The older parts of one text are joined: a turn holds its text once, and not an
+object for each of a hundred thousand deltas. A runner that is far behind gets longer deltas.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from claw_mediate.core.reply_events import ReplyEvent
 
-_BLOCK_CHARACTERS: Final = 8192
+_BLOCK_PARTS: Final = 256
 
 
 class NextReply:
@@ -24,12 +24,16 @@ NEXT_REPLY: Final = NextReply()
 
 
 class ShownText:
-    """The parts of one text that came right behind each other."""
+    """The parts of one text that came right behind each other.
+
+    The newest parts stay as they came, so that a runner which is not far behind gets them so. The
+    older ones are joined, ``_BLOCK_PARTS`` of them to one block.
+    """
 
     def __init__(self, first: ReplyEvent) -> None:
         self.head = first
         self._blocks: list[str] = []
-        self._tail = first.text
+        self._parts = [first.text]
 
     def continues_with(self, event: ReplyEvent) -> bool:
         """Return whether an event has the next part of this text, and nothing else."""
@@ -42,10 +46,10 @@ class ShownText:
         )
 
     def add(self, text: str) -> None:
-        self._tail += text
-        if len(self._tail) >= _BLOCK_CHARACTERS:
-            self._blocks.append(self._tail)
-            self._tail = ""
+        self._parts.append(text)
+        if len(self._parts) == 2 * _BLOCK_PARTS:
+            self._blocks.append("".join(self._parts[:_BLOCK_PARTS]))
+            del self._parts[:_BLOCK_PARTS]
 
     def read(self, cursor: "Cursor") -> Iterator[ReplyEvent]:
         """Yield what the cursor has not read of this text, and move it.
@@ -57,15 +61,21 @@ class ShownText:
 
     def _take(self, cursor: "Cursor") -> str:
         """Return the next part that the cursor has not read, and move it; "" if it has read all."""
-        while cursor.block < len(self._blocks):
-            text = self._blocks[cursor.block][cursor.character :]
-            cursor.block += 1
+        block, part = divmod(cursor.part, _BLOCK_PARTS)
+        if block < len(self._blocks):
+            text = self._blocks[block][cursor.character :]
+            cursor.part += _BLOCK_PARTS - part
             cursor.character = 0
-            if text:
-                return text
+            return text
 
-        text = self._tail[cursor.character :]
-        cursor.character = len(self._tail)
+        place = cursor.part - len(self._blocks) * _BLOCK_PARTS
+        if place == len(self._parts):
+            return ""
+
+        text = self._parts[place]
+        cursor.part += 1
+        is_block_read = part + 1 == _BLOCK_PARTS
+        cursor.character = 0 if is_block_read else cursor.character + len(text)
         return text
 
 
@@ -74,15 +84,15 @@ class Cursor:
     """The place up to which one runner has read."""
 
     entry: int = 0
-    block: int = 0  # Within the text of this entry
-    character: int = 0  # Within the block
+    part: int = 0  # Within the text of this entry
+    character: int = 0  # Within the block that the part is in, or will be in
     size: int = 0
     """The part of ``ShownLog.size`` that is before this place."""
 
     def leave_entry(self) -> None:
         """Move behind the entry, all of which was read."""
         self.entry += 1
-        self.block = 0
+        self.part = 0
         self.character = 0
 
 

@@ -121,6 +121,22 @@ def _weave_record(
     return {index: Insert(hidden)} if hidden else {}
 
 
+def leave_out_hidden(
+    signed: Mapping[int, Collection[str]],
+    hidden: Collection[str],
+    load_messages: Callable[[], Sequence[bytes]],
+    rules: SplitRules,
+) -> dict[int, Weave]:
+    """Return the messages of a request without the reasoning of hidden rounds.
+
+    ``signed``: the digests of reasoning, by the index of its message. ``hidden``: those that are
+    known to be of hidden rounds.
+    """
+    known = frozenset(hidden)
+    with_hidden = [index for index, digests in signed.items() if not known.isdisjoint(digests)]
+    return _leave_out({}, with_hidden, known, load_messages(), rules) if with_hidden else {}
+
+
 def leave_out_unexplained(
     weaves: Weaves,
     plan: Reinjection,

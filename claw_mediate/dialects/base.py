@@ -8,7 +8,6 @@ import msgspec
 
 from claw_contract.base import JsonObject
 from claw_mediate.core.continuity import Evidence
-from claw_mediate.core.json_pieces import join_pieces
 from claw_mediate.core.object_ids import AnswerShape
 from claw_mediate.core.reply_events import ReplyEvent
 from claw_mediate.core.session_id import NO_HINTS, SessionHints
@@ -140,29 +139,14 @@ class RunnerRequest(msgspec.Struct, frozen=True):
         return bool(self.conversation)
 
 
-class ProviderRequest(msgspec.Struct, frozen=True):
-    """A request for the provider, split at the place of this turn's hidden rounds.
+class WriteRequest(Protocol):
+    def __call__(self, tool_use: ToolUse, hidden: Sequence[bytes] = (), /) -> list[bytes]:
+        """Return the body for the provider with a use of tools, in pieces that are to be joined.
 
-    So a further round costs no further parse.
-    """
-
-    # Up to the end of the last message; without the runner's messages if the provider has them
-    head: bytes
-    tail: bytes  # From the bracket that closes ``messages``
-    prefill: bytes = b""  # The assistant's message that the runner began, which is in neither part
-    unextended: bytes = b""  # The body of a turn without rounds, if it has another form
-
-    @property
-    def body(self) -> bytes:
-        return self.unextended or self.with_messages([self.prefill] if self.prefill else [])
-
-    def with_messages(self, messages: Sequence[bytes]) -> bytes:
-        comma = b"" if self.head.endswith(b"[") or not messages else b","
-        return join_pieces([self.head, comma, b",".join(messages), self.tail])
-
-
-type RequestVariants = Callable[[ToolUse], ProviderRequest]
-"""Returns the request with the managed tools, for a use of tools."""
+        ``hidden``: the messages of this turn's rounds, which go after all others. The runner's part
+        of the request is parsed and edited once, so that a further round costs no further parse. It
+        is in pieces, since not everybody who reads a large body needs all of it.
+        """
 
 
 TERMINAL_TEXT = "Done."
@@ -233,8 +217,8 @@ class BuildRequest(Protocol):
         weaves: Weaves = NO_WEAVES,
         context: str = "",
         /,
-    ) -> RequestVariants:
-        """Return the request with the managed tools after the runner's own.
+    ) -> WriteRequest:
+        """Return the writer of the request with the managed tools after the runner's own.
 
         ``weaves``: the hidden messages of earlier turns, by the index of the runner's message.
         ``context``: text for the end of the system prompt. Raise ``JsonSpliceError``.
@@ -309,8 +293,6 @@ class Dialect:
 
     Raises ``JsonSpliceError``.
     """
-    write_request: Callable[[ProviderRequest, Sequence[bytes]], bytes]
-    """Returns the body for the provider, with this turn's hidden messages after its own."""
 
     read_response: Callable[[bytes, ToolCatalog], ModelResponse]
     """Returns the view of a provider's response. Raises ``UnreadableResponseError``."""

@@ -5,7 +5,7 @@ Members that no rule of ours needs are left for the provider to judge, and stay 
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Protocol, assert_never
 
@@ -18,7 +18,7 @@ from claw_mediate.core.json_pieces import copy_span
 from claw_mediate.core.shown import signature_digest
 from claw_mediate.core.types import ToolUse
 from claw_mediate.core.weave import Insert, Replace, Weaves
-from claw_mediate.dialects.base import MAX_MESSAGES, ProviderRequest, UnreadableRequestError
+from claw_mediate.dialects.base import MAX_MESSAGES, UnreadableRequestError, WriteRequest
 from claw_state.continuity import Anchor
 
 _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -121,26 +121,42 @@ def append_text(content: bytes, text: str) -> bytes:
     return json_splice.splice(content, [(end, end + 1, separator + encode(text)[1:])])
 
 
-def request_variants(
+type SplitRequest = tuple[bytes, bytes]
+"""A request in two parts: up to the end of its last message, and from there on."""
+
+
+def add_messages(request: SplitRequest, messages: Sequence[bytes]) -> list[bytes]:
+    """Return the pieces of a request with further messages after its own."""
+    head, tail = request
+    if not messages:
+        return [head, tail]
+
+    separator = b"" if head.endswith(b"[") else b","
+    return [head, separator, b",".join(messages), tail]
+
+
+def request_writer(
     body: json_splice.Object,
     changes: Changes,
-    choice: Callable[[ToolUse], Changes],
+    choices: Mapping[ToolUse, Changes],
     transcript: str = "messages",
-) -> Callable[[ToolUse], ProviderRequest]:
-    """Return a function that returns the edited request for a use of tools.
+    add: Callable[[SplitRequest, Sequence[bytes]], list[bytes]] = add_messages,
+) -> WriteRequest:
+    """Return the writer of an edited request.
 
-    Each is made when it is needed, and once: bodies may be large. ``choice`` returns the changes of
-    the tool choice. Hidden rounds go to the end of the member ``transcript``.
+    For each use of tools it is edited when it is needed, and once: bodies may be large.
+    ``choices``: the changes of the tool choice. The member ``transcript`` holds the messages;
+    ``add`` puts hidden ones after them.
     """
-    built: dict[ToolUse, ProviderRequest] = {}
 
-    def build(use: ToolUse) -> ProviderRequest:
-        if use not in built:
-            head, tail = body.split(changes | choice(use), transcript)
-            built[use] = ProviderRequest(head, tail)
-        return built[use]
+    @cache
+    def split(use: ToolUse) -> SplitRequest:
+        return body.split(changes | choices[use], transcript)
 
-    return build
+    def write(use: ToolUse, hidden: Sequence[bytes] = ()) -> list[bytes]:
+        return add(split(use), hidden)
+
+    return write
 
 
 ABSENT = msgspec.Raw(b"null")

@@ -7,6 +7,7 @@ docs/spec/live.md section 6. A runner goes on after a stream that broke off in o
     the same                                                  most runners
     that, and what it holds of the answer                     Codex, opencode
     that, and words of its own ("You were cut off. Go on.")   Claude Code, qwen
+    the same, and words of its own                            a runner that has dropped what it held
 
 The journal says whether there is such a turn. What is found here is only what may be one.
 """
@@ -18,7 +19,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from claw_mediate.core import json_splice
-from claw_mediate.core.json_pieces import contains, copy_span
+from claw_mediate.core.json_pieces import copy_span
 
 _MAX_MESSAGES: Final = 8  # Messages at the end that may be one answer; the journal is asked of each
 _MAX_FOLLOWERS: Final = 4  # Messages of the user's behind them
@@ -30,7 +31,7 @@ class PartialAnswer(NamedTuple):
     """A possible beginning of an answer, and the request that it answers."""
 
     body: bytes  # The request without it, and without what stands behind it
-    text: str
+    text: str  # "" if the runner has kept reasoning only, or nothing
     has_followers: bool  # True if words of the user's stand behind it
 
 
@@ -56,9 +57,6 @@ def find_partial_answers(body: bytes, transcript: str) -> list[PartialAnswer]:
 
     ``transcript``: the member of the request that has its messages.
     """
-    if not contains(body, b"assistant"):
-        return []
-
     span = json_splice.find_members(body, [transcript]).get(transcript)
     if span is None or body[span.start : span.start + 1] != b"[":
         return []
@@ -72,10 +70,16 @@ def find_partial_answers(body: bytes, transcript: str) -> list[PartialAnswer]:
         if not _is_users(message):
             break
         followers += 1
-    if followers > _MAX_FOLLOWERS:
+    if followers > _MAX_FOLLOWERS or not spans:
         return []
 
-    return [*_answers(body, spans[: len(spans) - followers], spans[-1][1], followers)]
+    end = spans[-1][1]
+    found = [*_answers(body, spans[: len(spans) - followers], end, followers)]
+    if followers > 1:
+        # The last words may follow an answer of which nothing was kept.
+        earlier = json_splice.splice(body, [(spans[-2][1], end, b"")])
+        found.append(PartialAnswer(earlier, "", has_followers=True))
+    return found
 
 
 def _answers(

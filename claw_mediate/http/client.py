@@ -2,9 +2,9 @@
 
 docs/decisions/0013 compares it with others.
 
-Plain requests are written here, and plain responses are read here: a whole head in ASCII, a length,
-a connection that stays. h11 checks all other requests, and reads all other responses, from their
-first byte.
+Plain requests are written here, and plain responses are read here: a whole head in ASCII, a length
+or chunks, a connection that stays. h11 checks all other requests, and reads all other responses,
+from their first byte.
 
 It does no more than the proxy needs: no cookies, redirects, upgrades or HTTP/2, and no proxies of
 the environment (a pod-wide HTTPS_PROXY would lead back to this proxy). Only connecting has a
@@ -30,6 +30,7 @@ from typing import NamedTuple
 import h11
 import httpx2
 
+from claw_mediate.http.chunks import ChunkedBody
 from claw_mediate.http.headers import Headers, RawHeaders, ResponseHeaders, decode_headers
 from claw_mediate.http.large_bodies import MAX_INLINE_BYTES
 
@@ -43,7 +44,9 @@ _FALLBACK_SECONDS = 1.0
 (asyncio's own happy eyeballs fails an assertion where tasks start eagerly, as mitmproxy's do.)
 """
 _PIECE_BYTES = 256 * 1024  # Bytes of a large body that are written, and encrypted, at once
-_MAX_DIGITS = 15  # Of a content-length
+_FRAMING = frozenset({"content-length", "transfer-encoding"})
+"""Headers that say how long a body is."""
+_PLAIN_FRAMING = re.compile(r"content-length: ([0-9]{1,15})|transfer-encoding: chunked")
 _PORTS = {"http": 80, "https": 443}
 _FIRST_NON_ASCII = 0x80
 _METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
@@ -290,8 +293,12 @@ class PeerConnection(asyncio.Protocol):
 
         # The present response
         self._http: h11.Connection | None = None  # Reads it; None for a plain response
+        self._chunks: ChunkedBody | None = None  # Reads the body of a plain one that has chunks
         self._left = 0
-        """Bytes of a plain response's body that are still to come; -1 before its head has come."""
+        """Bytes of the body of a plain one with a length that are still to come.
+
+        -1 before the head of any response has come.
+        """
         self._received = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -315,6 +322,7 @@ class PeerConnection(asyncio.Protocol):
         The response may come before all of the request has left.
         """
         self._http = None
+        self._chunks = None
         self._left = -1
         self._has_sent = True
         if len(body) > MAX_INLINE_BYTES:
@@ -326,14 +334,17 @@ class PeerConnection(asyncio.Protocol):
 
         await self._await_data()
         plain = read_plain_head(self._received, request.method)
-        if plain is not None:
-            size, status, headers, self._left = plain
-            del self._received[:size]
-            return status, ResponseHeaders(headers)
-
-        # h11 reads any other response, but only after it has seen its request. It knows by itself
-        # how much is left.
+        # h11 and the reader of chunks know by themselves how much is left.
         self._left = 0
+        if plain is not None:
+            del self._received[: plain.size]
+            if plain.length is None:
+                self._chunks = ChunkedBody()
+            else:
+                self._left = plain.length
+            return plain.status, ResponseHeaders(plain.headers)
+
+        # h11 reads any other response, but only after it has seen its request.
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
         self._http.send(request.checked())
         if body:
@@ -392,13 +403,25 @@ class PeerConnection(asyncio.Protocol):
                 yield bytes(event.data)
             return
 
+        chunks = self._chunks
+        while chunks is not None and not chunks.is_over:
+            data = chunks.feed(await self._next_bytes())
+            if data:
+                yield data
+            if chunks.is_broken:
+                raise httpx2.RemoteProtocolError("this is no HTTP response")
+
         while self._left:
-            await self._await_data()
-            if not self._received:
-                raise httpx2.RemoteProtocolError("the response broke off")
-            data = self._take(self._left)
+            data = await self._next_bytes(self._left)
             self._left -= len(data)
             yield data
+
+    async def _next_bytes(self, size: int | None = None) -> bytes:
+        """Return the next bytes of a plain body, at most ``size``, when some are there."""
+        await self._await_data()
+        if not self._received:
+            raise httpx2.RemoteProtocolError("the response broke off")
+        return self._take(size)
 
     def is_reusable(self, now: float) -> bool:
         """Return whether an idle connection can take a request.
@@ -418,6 +441,9 @@ class PeerConnection(asyncio.Protocol):
         if self._open_transport().get_write_buffer_size():
             return False
 
+        chunks = self._chunks
+        if chunks is not None and (not chunks.is_over or chunks.has_rest):
+            return False
         if self._http is not None:
             is_done = self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
             if not is_done or self._http.trailing_data[0]:
@@ -558,11 +584,17 @@ _PLAIN_HEAD = re.compile(
 )
 
 
-def read_plain_head(received: bytearray, method: bytes) -> tuple[int, int, Headers, int] | None:
-    """Return (size of the head, status, headers, length of the body) of a plain response.
+class PlainHead(NamedTuple):
+    """The head of a plain response."""
 
-    None for any other, which h11 reads.
-    """
+    size: int
+    status: int
+    headers: Headers
+    length: int | None  # Of the body; None if it comes in chunks
+
+
+def read_plain_head(received: bytearray, method: bytes) -> PlainHead | None:
+    """Return the head of a plain response; None of any other, which h11 reads."""
     match = _PLAIN_HEAD.match(received, 0, _MAX_HEAD_BYTES)
     if match is None or method == b"HEAD":
         return None
@@ -572,20 +604,21 @@ def read_plain_head(received: bytearray, method: bytes) -> tuple[int, int, Heade
 
     lines = [line.partition(":") for line in match[2].decode("ascii").split("\r\n")[:-1]]
     headers = [(name.lower(), value.strip(" \t")) for name, _, value in lines]
-    length = ""
+    framing: list[str] = []
     for name, value in headers:
-        if name == "content-length":
-            if length or not value.isdigit() or len(value) > _MAX_DIGITS:  # also a second one
-                return None
-            length = value
-        elif name == "transfer-encoding" or (
-            name == "connection" and value.lower() != "keep-alive"
-        ):
+        if name in _FRAMING:
+            framing.append(f"{name}: {value}".lower())
+        elif name == "connection" and value.lower() != "keep-alive":
             return None
 
-    if not length:
+    # With two of them, two programs might read two bodies.
+    if len(framing) != 1:
         return None
-    return match.end(), status, headers, int(length)
+    length = _PLAIN_FRAMING.fullmatch(framing[0])
+    if length is None:
+        return None
+    size = int(length[1]) if length[1] else None
+    return PlainHead(match.end(), status, headers, size)
 
 
 def _percent_encode(path: str) -> bytes:

@@ -6,6 +6,7 @@ is governed except the base URL, and egress is denied.
 """
 
 import ipaddress
+import math
 import socket
 import sys
 from collections.abc import Mapping
@@ -74,6 +75,8 @@ class AddonState:
         """The most flows that the view keeps; 0: no limit, and none of their bytes either."""
         self.max_bytes = 0
         """The most bytes of flows that the view keeps."""
+        self.max_unread_seconds = math.inf
+        """The most time in which a runner may take nothing of what waits for it."""
         self.connections = ConnectionTable()
         self.body_bytes = BodyBytes()
         self._is_observed: bool | None = None
@@ -88,6 +91,7 @@ class AddonState:
         self.body_bytes.max_all = settings.max_body_bytes
         self.max_flows = settings.keep_flows
         self.max_bytes = settings.keep_bytes
+        self.max_unread_seconds = settings.live_max
 
     def redactor(self) -> Redactor:
         """Return the redactor of all secrets of this pod."""

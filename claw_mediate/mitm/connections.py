@@ -2,7 +2,8 @@
 
 One sweep every few seconds looks at all connections, so that no packet costs a timer
 (``connection_table`` has the rules). A connection that has shown a token is not idle while it reads
-its last answer slowly: bytes still wait for it.
+its last answer slowly: bytes still wait for it. One that takes none of them for as long as a live
+answer may flow is closed: nobody reads at its other end.
 
 The process gets as many descriptors as the system lets it have. If none is left all the same,
 asyncio would log a traceback for each of a hundred tries to accept a connection. That becomes one
@@ -11,7 +12,7 @@ line a minute, and a stranger's connection is closed.
 
 import asyncio
 import errno
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from mitmproxy import connection, http, tcp
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
@@ -68,6 +69,22 @@ def _close(addon_state: AddonState, client_id: str) -> None:
         transport.handler.cancel("closed by the limits of connections")
 
 
+class _UnreadBytes(NamedTuple):
+    """Bytes that wait for a runner to take some of them."""
+
+    size: int
+    since: float  # When there were first so many
+
+
+def _waiting_bytes(handler: Any) -> int:
+    """Return the bytes that the kernel has not taken yet for the runner of a connection."""
+    transport = handler.transports.get(handler.client)
+    if transport is None or not isinstance(transport.writer, asyncio.StreamWriter):
+        return 0
+    size: int = transport.writer.transport.get_write_buffer_size()
+    return size
+
+
 class ConnectionsAddon:
     """The addon: it tells the table what happens, and closes what the table says."""
 
@@ -79,6 +96,8 @@ class ConnectionsAddon:
         self._events = addon_state.events
         self._builtin = addon_state.builtin
         self._limit = LineLimit(max_lines=1)
+        self._unread: dict[str, _UnreadBytes] = {}
+        """The bytes that waited for each connection at the last sweep, by its id."""
         self._sweeping: asyncio.Task[None] | None = None
 
     def running(self) -> None:
@@ -155,6 +174,26 @@ class ConnectionsAddon:
                     self._report(f"no complete head of a request came in {head_limit:g} seconds")
                 _close(self._addon_state, client_id)
 
+            for client_id in self._find_unread(asyncio.get_running_loop().time()):
+                self._report("a runner took nothing of its answer for too long")
+                _close(self._addon_state, client_id)
+
+    def _find_unread(self, now: float) -> list[str]:
+        """Return the connections whose runners have taken nothing for too long."""
+        earlier, self._unread = self._unread, {}
+        for handler in self._builtin.proxyserver.connections.values():
+            client_id = handler.client.id
+            size = _waiting_bytes(handler) + patches.buffered_bytes(handler.client)
+            if not size:
+                continue
+
+            before = earlier.get(client_id)
+            since = before.since if before is not None and before.size == size else now
+            self._unread[client_id] = _UnreadBytes(size, since)
+
+        limit = self._addon_state.max_unread_seconds
+        return [client_id for client_id, each in self._unread.items() if now - each.since >= limit]
+
     def _close_surplus(self) -> None:
         while (oldest := self.table.surplus()) is not None:
             most = int(self.table.max_unknown)
@@ -169,13 +208,7 @@ class ConnectionsAddon:
         handler = self._builtin.proxyserver.connections.get(client_id)
         if handler is None:
             return False
-
-        transport = handler.transports.get(handler.client)
-        if transport is None or not isinstance(transport.writer, asyncio.StreamWriter):
-            return False
-
-        waits_here = transport.writer.transport.get_write_buffer_size() > 0
-        return waits_here or patches.is_buffering(handler.client)
+        return _waiting_bytes(handler) > 0 or patches.is_buffering(handler.client)
 
     def _report(self, reason: str) -> None:
         self._events.limited_event(

@@ -8,9 +8,8 @@ context manager, a coroutine and two generators, mostly to find no handler: half
 ``FastManager`` first reads two attributes. It caches only which of mitmproxy's and our own addons
 have no handler for an event, and only while the chain has the very same addons. All others are
 looked at each time: scripts are reloaded, addons come, go and nest, and handlers may be set later.
-Events of our own, one for each chunk of a stream, go to our own addons only. A method is called at
-once; anything else goes to mitmproxy's own functions. A pass-through request took 1.1 ms of CPU
-before and 0.7 after; the cache is 0.045 ms of that.
+A method is called at once; anything else goes to mitmproxy's own functions. A pass-through request
+took 1.1 ms of CPU before and 0.7 after; the cache is 0.045 ms of that.
 
 Types. With each request and response mitmproxy compares every field of the message with its
 annotation, which it takes apart anew each time. ``check_types`` does that once. A field of exactly
@@ -80,14 +79,8 @@ _EXPECTED_NAMES = {
     "traverse": {"hasattr", "addons", "traverse"},
 }
 """The functions of mitmproxy that this relies on, with all names that each of them uses."""
-_OWN_ADDONS = ("claw_mediate.",)
-_FIXED_ADDONS = ("mitmproxy.", *_OWN_ADDONS)
+_FIXED_ADDONS = ("mitmproxy.", "claw_mediate.")
 """Packages whose addons get no handler while they run: mitmproxy's and ours."""
-_OWN_EVENTS = frozenset({"door_chunk", "door_piece"})
-"""Events of ours (``response_stream/layer.py``): a stream has one for each chunk.
-
-No script knows of them.
-"""
 
 
 class FastManager(addonmanager.AddonManager):
@@ -144,10 +137,7 @@ class FastManager(addonmanager.AddonManager):
         if cached is not None and cached.is_same(cached.chain, self.chain):
             return cached.addons
 
-        if name in _OWN_EVENTS:
-            addons = [addon for addon in self.chain if _is_own(addon) and hasattr(addon, name)]
-        else:
-            addons = [addon for addon in self.chain if not _never_handles(addon, name)]
+        addons = [addon for addon in self.chain if not _never_handles(addon, name)]
         known[name] = _Candidates([*self.chain], addons, _comparison_of(self.chain))
         return addons
 
@@ -216,10 +206,6 @@ def use_fast_tasks(*, fast: bool) -> None:
     """Note what tasks are for without a look at the environment, or in mitmproxy's own way."""
     is_test = _TEST in os.environ
     asyncio_utils.set_task_debug_info = _set_task_info if fast and not is_test else _full_task_info
-
-
-def _is_own(addon: Any) -> bool:
-    return type(addon).__module__.startswith(_OWN_ADDONS)
 
 
 def _never_handles(addon: Any, name: str) -> bool:

@@ -32,6 +32,9 @@ _closing: set[asyncio.Future[Any]] = set()
 """Generators that are being closed: asyncio itself keeps no reference to a task."""
 
 
+async def _take_at_once() -> None: ...
+
+
 class ChunkSource:
     """The chunks of one response, as the door pulls them."""
 
@@ -39,41 +42,46 @@ class ChunkSource:
         self.chunks = chunks
         self.ready = b""
         self.has_ended = False
-        self.was_pulled = False
         self.error: BaseException | None = None
         self._next: asyncio.Future[bytes | None] | None = None
 
-    async def pull(self) -> None:
-        """Wait for a chunk, and take the following ones that are ready.
+    async def pull(self, drain: Callable[[], Awaitable[None]] = _take_at_once) -> None:
+        """Wait for a chunk, once ``drain`` has returned: the runner takes more.
 
-        Never raise: set ``has_ended``, and ``error`` after a failure.
+        Take the following chunks that are ready, too. Never raise: set ``has_ended``, and ``error``
+        after a failure.
         """
-        self.was_pulled = True
-        collected = bytearray()
-        while len(collected) < _MAX_COLLECTED and not self.has_ended:
+        collected: list[bytes] = []
+        try:
+            await drain()
+            self._drop_keepalive()
+            await self._collect(collected)
+        except BaseException as error:  # whatever failed, the stream is cut, and never left hanging
+            self.error = error
+            self.has_ended = True
+            self._next = None
+            if _is_being_cancelled():
+                raise
+        finally:
+            self.ready = b"".join(collected)
+
+    async def _collect(self, collected: list[bytes]) -> None:
+        size = 0
+        while size < _MAX_COLLECTED and not self.has_ended:
             if self._next is None:
                 self._next = asyncio.ensure_future(_next_of(self.chunks))
             if collected and not self._next.done():
-                break  # it is the first chunk of the next pull
+                return  # it is the first chunk of the next pull
 
-            await _wait_for_end(self._next)
-            done = self._next
+            chunk = await self._next
             self._next = None
-            try:
-                chunk = done.result()
-            except BaseException as error:  # noqa: BLE001 - whatever failed, the stream is cut, and never left hanging
-                self.error = error
-                self.has_ended = True
-                break
-
             if chunk is None:
                 self.has_ended = True
             else:
-                collected += chunk
+                collected.append(chunk)
+                size += len(chunk)
 
-        self.ready = bytes(collected)
-
-    def drop_keepalive(self) -> None:
+    def _drop_keepalive(self) -> None:
         """Drop the next chunk if it is a keepalive that has been made already.
 
         The generator is one step ahead. What it made while the runner took nothing is late.
@@ -370,25 +378,10 @@ async def wait_until_done(requests: Collection[PendingRequest], seconds: float) 
         await asyncio.wait([each.done for each in requests], timeout=seconds)
 
 
-async def _wait_for_end(step: asyncio.Future[Any]) -> None:
-    """Wait until a step is over, whatever comes of it. To be cancelled leaves the step alone.
-
-    ``asyncio.wait`` takes three times as long, and there is a step for each chunk.
-    """
-    if step.done():
-        return
-
-    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def wake(_step: asyncio.Future[Any]) -> None:
-        if not over.done():
-            over.set_result(None)
-
-    step.add_done_callback(wake)
-    try:
-        await over
-    finally:
-        step.remove_done_callback(wake)
+def _is_being_cancelled() -> bool:
+    """Return whether the present task itself is to end, and not only what it waits for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def _next_of(chunks: AsyncIterator[bytes]) -> bytes | None:

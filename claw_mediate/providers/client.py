@@ -21,8 +21,9 @@ from claw_mediate.providers.live_reply import (
     FLOW_SPENT,
     IDLE,
     MAX_REPLY_BYTES,
+    NOT_READ,
     BrokenReplyError,
-    LiveCall,
+    LiveReply,
     ReplyTooLargeError,
     is_event_stream,
     read_reply,
@@ -45,6 +46,7 @@ _BREAKS = {
     BROKE_OFF: "broke off its response",
     IDLE: "fell silent in its response",
     FLOW_SPENT: "did not end its response in time",
+    NOT_READ: "waited in vain for a runner that reads no more",
 }
 """The end of the message for each reason why a reply has no end."""
 
@@ -98,7 +100,7 @@ def too_large(provider: Provider) -> TransportFailure:
     return TransportFailure(TOO_LARGE, f"the response of {provider.name!r} is too large")
 
 
-def cut_if_shown(live: LiveCall | None, result: WholeResult) -> ProviderResult:
+def cut_if_shown(live: LiveReply | None, result: WholeResult) -> ProviderResult:
     """Return a result, or the ``CutReply`` that a failure is once the runner has something."""
     if live is None or not live.has_shown:
         return result
@@ -140,7 +142,7 @@ class ProviderClient:
         return await self._exchange(agent_id, provider, request, _read_whole)
 
     async def stream(
-        self, agent_id: str, provider: Provider, request: RequestInfo, live: LiveCall
+        self, agent_id: str, provider: Provider, request: RequestInfo, live: LiveReply
     ) -> WholeResult:
         """Send a request whose reply is shown while it comes, and return the whole of it.
 
@@ -221,7 +223,7 @@ async def _read_whole(response: Response) -> ProviderResponse:
     )
 
 
-async def _read_live(live: LiveCall, response: Response) -> ProviderResponse:
+async def _read_live(live: LiveReply, response: Response) -> ProviderResponse:
     """Return a response when all of it is there; the reply in it is shown while it comes."""
     live.was_streamed = response.status_code == HTTPStatus.OK and is_event_stream(response)
     if not live.was_streamed:

@@ -60,7 +60,7 @@ from claw_mediate.providers.key_answers import KeyAnswer
 from claw_mediate.providers.live_reply import (
     BROKE_OFF,
     IDLE,
-    LiveCall,
+    LiveReply,
 )
 from claw_mediate.providers.registry import ProviderRegistry
 from claw_mediate.providers.routing import KEY_UNAVAILABLE, NO_KEY, Route, log_failover
@@ -99,7 +99,7 @@ class ModelCall(msgspec.Struct, frozen=True):
     ``adapt`` returns the body for a provider and model (``Candidate.maker``); None if all of them
     get ``body``.
 
-    ``live``: for a request that asks for a stream, whose reply is shown while it comes.
+    ``live`` takes the reply while it comes; None for a request that asks for no stream.
     """
 
     body: bytes
@@ -109,7 +109,7 @@ class ModelCall(msgspec.Struct, frozen=True):
     round: int = 1
     observer: TurnObserver = NO_OBSERVER
     adapt: Callable[[str], bytes] | None = None
-    live: LiveCall | None = None
+    live: LiveReply | None = None
 
     def body_for(self, maker: str) -> bytes:
         return self.body if self.adapt is None else self.adapt(maker)
@@ -383,7 +383,7 @@ class ProviderFailover:
         return cut_if_shown(call.live, result)
 
     async def _ask(
-        self, agent_id: str, provider: Provider, request: RequestInfo, live: LiveCall | None
+        self, agent_id: str, provider: Provider, request: RequestInfo, live: LiveReply | None
     ) -> WholeResult:
         if live is None:
             return await self._client.send(agent_id, provider, request)

@@ -13,7 +13,8 @@ Its time and its size have limits of their own (docs/spec/live.md section 8):
                                                                    replies of a turn share
 
 The first two are bounded by the callers, which are told of the events that end them. While a slow
-runner is waited for, the last two stand still: the provider is not to blame.
+runner is waited for, the last two stand still: the provider is not to blame. A runner that takes
+nothing at all for ``FlowLimits.unread`` is waited for no longer.
 """
 
 import asyncio
@@ -26,12 +27,14 @@ import httpx2
 
 from claw_contract.sse import EventTooLongError, SseEvent, SseReader
 from claw_mediate.core.reply_events import ReplyEvent
+from claw_mediate.dialects.base import FailedResponseError, UnreadableResponseError
 from claw_mediate.dialects.streams import Assembler, ReplySink
 from claw_mediate.http.client import Response
 from claw_mediate.http.large_bodies import compute
 
 IDLE: Final = "provider_idle"
 FLOW_SPENT: Final = "live_max_exceeded"
+NOT_READ: Final = "runner_not_reading"
 BROKE_OFF: Final = "provider_broke_off"
 
 MAX_REPLY_BYTES: Final = 16 * 1024 * 1024  # A longer reply is a fault of the provider
@@ -67,6 +70,7 @@ class FlowLimits(NamedTuple):
 
     idle: float = 120.0  # From one event with content to the next
     total: float = 1800.0  # Of all replies of a turn
+    unread: float = 1800.0  # In which a runner takes nothing of what was shown
 
 
 def _ignore() -> None: ...
@@ -75,8 +79,8 @@ def _ignore() -> None: ...
 def _ignore_headers(_headers: RunnerHeaders) -> None: ...
 
 
-class LiveCall:
-    """A model call whose reply is told while it comes.
+class LiveReply:
+    """A reply that is told to ``sink`` while it comes: its limits, and what is known of it.
 
     ``on_head`` is called with the headers that the runner may see, once a reply begins to come;
     ``on_shown`` at once when the runner has its first piece.
@@ -126,7 +130,7 @@ def is_event_stream(response: Response) -> bool:
     return media_type.strip().lower() == _EVENT_STREAM
 
 
-async def read_reply(response: Response, live: LiveCall) -> bytes:
+async def read_reply(response: Response, live: LiveReply) -> bytes:
     """Read a reply from its stream, and show it; return its body.
 
     Raise ``FailedResponseError`` for an error that the stream tells, ``UnreadableResponseError``,
@@ -147,7 +151,7 @@ async def read_reply(response: Response, live: LiveCall) -> bytes:
     return body
 
 
-async def _read_events(response: Response, live: LiveCall, assembler: Assembler) -> int:
+async def _read_events(response: Response, live: LiveReply, assembler: Assembler) -> int:
     """Read a stream to its end; return the size of the reply, about."""
     feed = _EventFeed(live, assembler)
     timer = _FlowTimer(live.limits)
@@ -156,13 +160,13 @@ async def _read_events(response: Response, live: LiveCall, assembler: Assembler)
         async with asyncio.timeout(None) as timeout:
             with timer.run(timeout):
                 async for chunk in chunks:
-                    events = feed.take(chunk)
-                    if events:
-                        await _show(live, events, timer)
+                    for events in feed.take(chunk):
+                        if events:
+                            await _show(live, events, timer)
+                        if feed.ends_burst():
+                            await asyncio.sleep(0)
                     if assembler.is_over:
                         break
-                    if feed.ends_burst():
-                        await asyncio.sleep(0)
     except TimeoutError:
         # A provider may say everything and leave its stream open.
         if not assembler.is_whole:
@@ -188,7 +192,7 @@ async def _read_end(chunks: AsyncIterator[bytes]) -> None:
                     return
 
 
-async def _show(live: LiveCall, events: Sequence[ReplyEvent], timer: "_FlowTimer") -> None:
+async def _show(live: LiveReply, events: Sequence[ReplyEvent], timer: "_FlowTimer") -> None:
     """Give events to the sink, and wait for a slow runner."""
     sink = live.sink
     sink.show(events)
@@ -202,14 +206,18 @@ async def _show(live: LiveCall, events: Sequence[ReplyEvent], timer: "_FlowTimer
 
     if sink.is_far_ahead:
         timer.pause()
-        await sink.wait_for_runner()
+        try:
+            async with asyncio.timeout(live.limits.unread):
+                await sink.wait_for_runner()
+        except TimeoutError:
+            raise BrokenReplyError(NOT_READ) from None
         timer.go_on()
 
 
 class _EventFeed:
     """Gives the events of a stream to an assembler, within the limits of size."""
 
-    def __init__(self, live: LiveCall, assembler: Assembler) -> None:
+    def __init__(self, live: LiveReply, assembler: Assembler) -> None:
         self._live = live
         self._assembler = assembler
         self._reader = SseReader(MAX_REPLY_BYTES)
@@ -220,19 +228,29 @@ class _EventFeed:
         self.size = 0
         """About the bytes of the reply: its texts, and the events that are no part of a text."""
 
-    def take(self, chunk: bytes) -> list[ReplyEvent]:
-        """Return what a chunk of the stream tells of the reply.
+    def take(self, chunk: bytes) -> Iterator[Sequence[ReplyEvent]]:
+        """Yield what a chunk of the stream tells of the reply, a burst at a time.
 
-        Raise ``FailedResponseError``, ``UnreadableResponseError`` and ``ReplyTooLargeError``.
+        Raise ``FailedResponseError``, ``UnreadableResponseError`` and ``ReplyTooLargeError``, each
+        behind what was told before.
         """
         told: list[ReplyEvent] = []
         try:
             for event in self._reader.feed(chunk):
                 self._live.note_event()
                 told += self._take_event(event)
+                if self._assembler.is_over:
+                    break
+                if self._burst >= _MAX_BURST:
+                    yield told
+                    told = []
         except EventTooLongError:
+            yield told
             raise ReplyTooLargeError from None
-        return told
+        except (FailedResponseError, UnreadableResponseError, ReplyTooLargeError):
+            yield told
+            raise
+        yield told
 
     def ends_burst(self) -> bool:
         """Return whether others should have a turn before more is read.

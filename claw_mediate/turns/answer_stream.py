@@ -118,7 +118,7 @@ class AnswerStream:
             self.readers.wake()
 
     def _pass(self, event: ReplyEvent) -> None:
-        passing = self._gate.let_pass([event])
+        passing = self._gate.let_pass(event)
         # Reasoning that ends right before other reasoning has led to nothing that is shown.
         is_unsealed = bool(passing) and passing[-1].kind == "reasoning"
         for each in passing:

@@ -14,9 +14,10 @@ from claw_mediate.core.http import Request
 from claw_mediate.core.shown import LiveRecord
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import ModelResponse, Outcome, Round, ToolResult
-from claw_mediate.dialects.base import Dialect, RequestVariants, RunnerRequest
+from claw_mediate.dialects.base import Dialect, RunnerRequest, WriteRequest
 from claw_mediate.providers.routing import Route
 from claw_mediate.turns.budgets import Admission
+from claw_state.continuity import Anchor
 from claw_state.journal import AttemptKind
 from claw_state.ownership import KeptObject, ProviderObject
 
@@ -48,6 +49,13 @@ class DialectRequest(msgspec.Struct, frozen=True):
         return self.predecessor or self.named_object
 
 
+class BrokenAnswer(NamedTuple):
+    """An answer that broke off, and the hidden rounds that led to it."""
+
+    anchor: Anchor
+    record: LiveRecord
+
+
 class PreparedRequest(NamedTuple):
     """A runner's request as providers are sent it.
 
@@ -55,17 +63,19 @@ class PreparedRequest(NamedTuple):
     """
 
     catalog: ToolCatalog
-    build: Callable[[str], RequestVariants]
-    """Returns the request for a provider and model (``ModelResponse.maker``). Cached."""
-    first: str = ""  # The provider and model that is asked first
+    build: Callable[[str], WriteRequest]
+    """Returns the writer for a provider and model (``ModelResponse.maker``). Cached."""
+    first_maker: str = ""  # The provider and model that is asked first
     size: int = 0
     """Bytes of the runner's request: if it is large, requests are written in a thread."""
     woven: bytes = b""  # Hidden items (comma separated) of earlier turns in the request
-    build_explained: Callable[[str], RequestVariants] | None = None
+    build_explained: Callable[[str], WriteRequest] | None = None
     """Returns the same without reasoning of the runner's that no stored turn explains.
 
     None if there is no such reasoning.
     """
+    broken: BrokenAnswer | None = None
+    """The last answer in it of which hidden rounds are known, if it broke off."""
 
 
 class ConversationRecord(Protocol):

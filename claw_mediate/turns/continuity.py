@@ -2,6 +2,9 @@
 
 A store that fails costs the memory of earlier turns, never the turn (docs/spec/mediation.md section
 7). One event reports it; where the whole state is gone, the state's own event does.
+
+Rounds are found by the whole answer that they led to. A runner that left on the way has a part of
+it, and goes on with that: then they are stored under the part, too.
 """
 
 import asyncio
@@ -13,16 +16,30 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from claw_mediate.core.continuity import Evidence
+from claw_mediate.core import json_splice
+from claw_mediate.core.continuity import Evidence, text_key
 from claw_mediate.core.reinjection import Reinjection, plan_reinjection
-from claw_mediate.core.shown import LiveRecord, hides_key, live_name
-from claw_mediate.core.split import leave_out_unexplained, summarize_record, weave_rounds
-from claw_mediate.core.weave import Weaves
+from claw_mediate.core.shown import (
+    LiveRecord,
+    ShownRound,
+    digests_of_hides,
+    failed_anchor_of_shown,
+    hides_key,
+    live_name,
+)
+from claw_mediate.core.split import (
+    leave_out_hidden,
+    leave_out_unexplained,
+    summarize_record,
+    weave_rounds,
+)
+from claw_mediate.core.tool_catalog import ToolCatalog
+from claw_mediate.core.weave import NO_WEAVES, Weaves
 from claw_mediate.dialects.base import Dialect
 from claw_mediate.dialects.bodies import transcript_messages
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.telemetry.event_log import EventLog
-from claw_mediate.turns.context import DialectRequest, TurnContext
+from claw_mediate.turns.context import BrokenAnswer, DialectRequest, TurnContext
 from claw_mediate.turns.kept.records import marks_of
 from claw_state.continuity import (
     MAX_NAMES,
@@ -35,6 +52,7 @@ from claw_state.health import StateUnavailableError
 from claw_state.url import StoreError
 
 _BATCH = 512  # Anchors that a store is asked for at once
+_NO_TOOLS = ToolCatalog((), {}, frozenset())  # An answer is known by its calls, whoever has them
 
 
 class FoundRounds(NamedTuple):
@@ -47,6 +65,15 @@ class FoundRounds(NamedTuple):
 
     For a second try, after a provider has refused reasoning. None if there is no such reasoning.
     """
+    broken: BrokenAnswer | None = None
+    """The last answer of which the rounds are known, if it broke off."""
+
+
+class AnsweredTurn(NamedTuple):
+    """A turn that is over, with its whole answer as its runner was to get it."""
+
+    turn_id: str
+    body: bytes
 
 
 class Continuity:
@@ -91,6 +118,34 @@ class Continuity:
             )
         return found
 
+    async def find_hidden_reasoning(self, incoming: DialectRequest) -> Weaves:
+        """Return the messages of a request that lose the reasoning of hidden rounds.
+
+        For a request that gets no hidden rounds: without them, a provider refuses their reasoning.
+        """
+        size = len(incoming.view.body)
+        evidence = await compute(size, lambda: incoming.view.evidence)
+        if not evidence.signed:
+            return NO_WEAVES
+
+        keys = [*_keys_of(incoming, Evidence(signed=evidence.signed))]
+        try:
+            stored = await self._candidates(incoming.agent.id, keys)
+        except StoreError as error:
+            if not isinstance(error, StateUnavailableError):
+                self._log.event(
+                    "error", incoming.agent, error="continuity_not_read", reason=str(error)
+                )
+            return NO_WEAVES
+
+        hidden = digests_of_hides(name for each in stored for name in each.anchor.names)
+        dialect = incoming.dialect
+        load_messages = partial(transcript_messages, incoming.view.body, dialect.transcript)
+        leave_out = partial(
+            leave_out_hidden, evidence.signed, hidden, load_messages, dialect.split_rules
+        )
+        return await compute(size, leave_out)
+
     async def _candidates(self, agent_id: str, keys: Sequence[str]) -> list[StoredRounds]:
         """Ask the store for a few keys at a time.
 
@@ -103,6 +158,50 @@ class Continuity:
             stored += await self._store.find(agent_id, batch)
 
         return join_by_id(stored)
+
+    async def knows_last_answer(self, incoming: DialectRequest) -> bool:
+        """Return whether the last answer in a request is that of a turn.
+
+        It may also be missing between the user's messages. True if there is none, or if the store
+        can't be read.
+        """
+        evidence = await compute(len(incoming.view.body), lambda: incoming.view.evidence)
+        places = {**evidence.gaps, **evidence.anchors}
+        if not places:
+            return True
+
+        last = places[max(places)]
+        own = _own(incoming.dialect, last)
+        try:
+            stored = await self._store.find(incoming.agent.id, own.keys)
+        except StoreError:  # which is reported when the rounds are looked for
+            return True
+        return any(each.anchor.before[-1:] == last.before[-1:] for each in stored)
+
+    async def remember_part(
+        self, incoming: DialectRequest, session: str, answer: AnsweredTurn, part: str
+    ) -> LiveRecord | None:
+        """Store the hidden rounds of a turn under a part of its answer, which its runner holds.
+
+        ``incoming`` is the request of that turn. Return their record; None if there are none, or if
+        such an answer is known as a whole one. Raise ``StoreError``.
+        """
+        agent_id, dialect, view = incoming.agent.id, incoming.dialect, incoming.view
+        read = partial(_anchor_of_answer, incoming, answer.body)
+        whole = await compute(len(answer.body), read)
+
+        before = view.evidence.before
+        of_part = _own(dialect, Anchor(text_key(part), before))
+        stored = await self._store.find(agent_id, [*whole.keys, *of_part.keys])
+        record = _find_record(stored, whole, answer.turn_id)
+
+        others = {each.anchor.key for each in stored if each.anchor.before == before}
+        is_known = not others.isdisjoint(of_part.keys)
+        if record is not None and not is_known:
+            record = replace(record, is_part=True)
+            anchor = _prefixed(live_name(dialect.name), failed_anchor_of_shown(part, before))
+            await self._store.save(agent_id, anchor, _digest(session), record.write())
+        return record
 
     async def remember(
         self, context: TurnContext, anchor: Anchor, hidden: tuple[bytes, ...]
@@ -131,6 +230,37 @@ class Continuity:
             self._log.event(
                 "error", context.agent, error="continuity_not_written", reason=str(error)
             )
+
+
+def _anchor_of_answer(incoming: DialectRequest, body: bytes) -> Anchor:
+    """Return the anchor of a request's answer, with the keys of turns of both kinds."""
+    dialect = incoming.dialect
+    response = dialect.read_response(body, _NO_TOOLS)
+    return _own(dialect, dialect.response_anchor(response, incoming.view, terminal=False))
+
+
+def _find_record(stored: Sequence[StoredRounds], whole: Anchor, turn_id: str) -> LiveRecord | None:
+    """Return the record of a turn's hidden rounds; None if it hid nothing, or they were evicted.
+
+    ``whole``: of its answer. A turn that was continued has several records: the one with most
+    rounds is that of all.
+    """
+    records = [record for each in stored if (record := LiveRecord.read(each.messages)) is not None]
+    own = [record for record in records if record.turn == turn_id and record.hidden]
+    if own:
+        return max(own, key=lambda record: sum(each.messages for each in record.shown))
+
+    # A turn whose hidden rounds showed nothing has no record of its own, only their messages.
+    plain = [
+        each
+        for each in stored
+        if each.anchor.key == whole.key and each.anchor.before == whole.before and each.messages
+    ]
+    if not plain or plain[-1].evicted:
+        return None
+    hidden = plain[-1].messages
+    count = len(json_splice.element_spans(b"[%b]" % hidden))
+    return LiveRecord((ShownRound(1, messages=count),), (hidden,), turn_id)
 
 
 def _uncovered(incoming: DialectRequest) -> Evidence:
@@ -164,11 +294,25 @@ def _plan(
     summarize = partial(summarize_record, summarize=dialect.summarize, rules=rules)
     plan = plan_reinjection(evidence, stored, session, summarize)
     weaves = weave_rounds(plan, evidence, load_messages, rules)
+    broken = _find_broken(plan)
     if not evidence.signed:
-        return plan, FoundRounds(weaves)
+        return plan, FoundRounds(weaves, broken=broken)
 
     explain = partial(leave_out_unexplained, weaves, plan, evidence, load_messages, rules)
-    return plan, FoundRounds(weaves, explain)
+    return plan, FoundRounds(weaves, explain, broken)
+
+
+def _find_broken(plan: Reinjection) -> BrokenAnswer | None:
+    """Return the last answer of which the rounds are known, if it broke off."""
+    if not plan.records:
+        return None
+
+    last = max(plan.records)
+    record = plan.records[last]
+    if not record.is_part:
+        return None
+    rounds_of = dict(zip(plan.insertions, plan.rounds, strict=True))
+    return BrokenAnswer(rounds_of[last].anchor, record)
 
 
 def _find_nothing(incoming: DialectRequest, evidence: Evidence) -> FoundRounds:

@@ -55,7 +55,7 @@ class TurnDriver:
     ) -> None:
         self._dialect = dialect
         self._catalog = prepared.catalog
-        self._first_maker = prepared.first
+        self._first_maker = prepared.first_maker
         self._ports = ports
         self._checkpoint = checkpoint
         self._stream = stream

@@ -10,6 +10,7 @@ from claw_contract.redaction.redactor import Redactor
 from claw_contract.redaction.stream import redact_stream
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.cost import Cost
+from claw_mediate.core.json_pieces import join_pieces
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.tool_result import join_lines, record_arguments
 from claw_mediate.core.types import Round, ToolCall, ToolResult, ToolUse, UnreadableArguments
@@ -153,21 +154,17 @@ def _withheld(agent: Agent, reason: str, shown: Collection[str] = ()) -> list[Js
 def _sent_body(context: TurnContext, limit: int) -> Any:
     """Return what history holds of the request that the provider was sent first."""
     prepared = context.prepared
-    build_variant = prepared.build(prepared.first)
-    request = build_variant(ToolUse.AS_REQUESTED)
+    write = prepared.build(prepared.first_maker)
+    pieces = write(ToolUse.AS_REQUESTED)
 
     route = context.route
     has_first_model = route.position == 0 or context.model == route.candidates[0].model
-    is_head_enough = len(request.head) > MAX_BODY_BYTES and not request.unextended
-    if not has_first_model or not is_head_enough:
-        return body_for_history(route.body(request.body), context.redactor, limit)
+    if not has_first_model or len(pieces[0]) <= MAX_BODY_BYTES:
+        return body_for_history(route.body(join_pieces(pieces)), context.redactor, limit)
 
     # Only its beginning is kept, so that the whole is not put together once more.
-    size = len(request.head) + len(request.prefill) + len(request.tail)
-    has_comma = bool(request.prefill) and not request.head.endswith(b"[")
-    if has_comma:
-        size += 1  # Between the runner's messages and the one that it began
-    return cut_for_history(request.head, size, context.redactor, limit)
+    size = sum(map(len, pieces))
+    return cut_for_history(pieces[0], size, context.redactor, limit)
 
 
 def _body_limit(result: TurnResult, usage: UsageRecord, *, has_run: bool) -> int:

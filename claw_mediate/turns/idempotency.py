@@ -202,7 +202,7 @@ class RetryLookup:
             return CompletedTurn(past.turn_id, past.response, was_awaited)
 
         if past.state in _RESUMABLE:
-            return await self._resume(past, known_by)
+            return await self.resume(past, known_by)
         return None
 
     async def is_another_alive(
@@ -261,7 +261,7 @@ class RetryLookup:
 
         return None
 
-    async def _resume(self, past: PreviousAttempt, known_by: RequestFingerprint) -> Resume | None:
+    async def resume(self, past: PreviousAttempt, known_by: RequestFingerprint) -> Resume | None:
         """Take over a turn; return None if it goes on elsewhere by now."""
         try:
             if not await self._journal.resume(past, known_by):

@@ -58,31 +58,29 @@ class StoredAnswer(NamedTuple):
     """Saves what is kept of the answer under the id that a runner was told, too."""
 
 
-class FoundAnswer(NamedTuple):
-    """The source of a request's answer. Of a running turn, the runner is counted."""
-
-    source: RunningTurn | StoredAnswer | RunnerResponse
-    held: str = ""  # What the runner has of it already
-
-    def leave(self) -> None:
-        """Note that the runner wants no more of it."""
-        if isinstance(self.source, RunningTurn):
-            self.source.disconnect()
+type AnswerSource = RunningTurn | StoredAnswer | RunnerResponse
+"""The turn or the response that answers a request. In a running turn, its runner is counted."""
 
 
-async def respond_found(incoming: DialectRequest, found: FoundAnswer, pace: Pace) -> RunnerResponse:
-    """Return an answer of which nothing was sent."""
-    match found.source:
+async def respond_from(
+    incoming: DialectRequest, source: AnswerSource, held: str, pace: Pace
+) -> RunnerResponse:
+    """Return an answer of which nothing was sent. ``held``: what the runner has of it already."""
+    match source:
         case RunningTurn() as running:
-            return await attend(running, pace, found.held)
+            return await attend(running, pace, held)
         case StoredAnswer(turn, on_delivered):
             view, dialect = incoming.view, incoming.dialect
-            response = stored_response(view, dialect, turn.response, found.held)
+            response = stored_response(view, dialect, turn.response, held)
             return msgspec.structs.replace(
                 response, on_delivered=on_delivered, answer_of=turn.turn_id
             )
         case RunnerResponse() as response:
             return response
+
+
+type Search = asyncio.Task[tuple[AnswerSource, str]]
+"""Finds the answer to a request, and what its runner has of it already."""
 
 
 class LateAnswer:
@@ -93,7 +91,7 @@ class LateAnswer:
         self._pace = pace
         self._note_turn: NoteTurn | None = None
 
-    async def respond(self, search: asyncio.Task[FoundAnswer]) -> RunnerResponse:
+    async def respond(self, search: Search) -> RunnerResponse:
         """Return the answer as soon as it is found, or as a stream that waits for it.
 
         Cancelled when the runner leaves; then the search ends, too.
@@ -110,7 +108,8 @@ class LateAnswer:
             return refuse_stopping(self._incoming.request.path)
         if search.done():
             pace = dataclasses.replace(self._pace, first=max(until - time.monotonic(), 0.0))
-            return await respond_found(self._incoming, search.result(), pace)
+            source, held = search.result()
+            return await respond_from(self._incoming, source, held, pace)
 
         events = ClientStream(self._events(search), lambda: _leave(search))
         return RunnerResponse(
@@ -120,7 +119,7 @@ class LateAnswer:
     def _when_found(self, note_turn: NoteTurn) -> None:
         self._note_turn = note_turn
 
-    async def _events(self, search: asyncio.Task[FoundAnswer]) -> AsyncGenerator[bytes]:
+    async def _events(self, search: Search) -> AsyncGenerator[bytes]:
         """Yield keepalives until the answer is found, and then the answer."""
         writer = _new_writer(self._incoming)
         beats = Beats(self._pace, time.monotonic())
@@ -136,9 +135,7 @@ class LateAnswer:
             async for chunk in events:
                 yield chunk
 
-    async def _found_events(
-        self, search: asyncio.Task[FoundAnswer], writer: StreamWriter
-    ) -> AsyncGenerator[bytes]:
+    async def _found_events(self, search: Search, writer: StreamWriter) -> AsyncGenerator[bytes]:
         """Yield the answer, behind what was sent while it was searched for."""
         if search.cancelled():
             path = self._incoming.request.path
@@ -178,12 +175,14 @@ def _new_writer(incoming: DialectRequest) -> StreamWriter:
     return incoming.dialect.writer(incoming.view, own)
 
 
-def _leave(search: asyncio.Task[FoundAnswer]) -> None:
+def _leave(search: Search) -> None:
     """End a search whose runner has left; leave what it has found."""
     if not search.done():
         search.cancel()
     elif not search.cancelled() and search.exception() is None:
-        search.result().leave()
+        source, _ = search.result()
+        if isinstance(source, RunningTurn):
+            source.disconnect()
 
 
 class _BodyWithId(msgspec.Struct):

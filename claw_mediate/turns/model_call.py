@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from claw_contract.base import JsonObject
 from claw_mediate.core.http import read_error_message
+from claw_mediate.core.json_pieces import join_pieces
 from claw_mediate.core.turn_clock import TurnClock
 from claw_mediate.core.types import AskModel, ModelFailed, ModelResponse, ToolUse
 from claw_mediate.dialects.base import Dialect, UnreadableResponseError
@@ -21,7 +22,7 @@ from claw_mediate.dialects.streams import ReplySink
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.client import CutReply, ProviderResponse, TransportFailure
 from claw_mediate.providers.failover import ModelCall, ModelResult, lift_timeout
-from claw_mediate.providers.live_reply import LiveCall, RunnerHeaders
+from claw_mediate.providers.live_reply import LiveReply, RunnerHeaders
 from claw_mediate.turns.billing import read_usage
 from claw_mediate.turns.context import PreparedRequest
 from claw_mediate.turns.ports import Ports
@@ -69,7 +70,7 @@ class ModelCalls:
         self._dialect = dialect
         self._prepared = prepared
         self._build = prepared.build
-        self._variants = prepared.build(prepared.first)
+        self._write = prepared.build(prepared.first_maker)
         self._ports = ports
         self._progress = progress
         self._clock = clock
@@ -158,11 +159,11 @@ class ModelCalls:
         if not self._dialect.replay_rules.refuses_reasoning(answer.body):
             return False
 
-        variants = await compute(self._prepared.size, partial(build, self._prepared.first))
-        if variants(command.tool_use).body == self._variants(command.tool_use).body:
+        write = await compute(self._prepared.size, partial(build, self._prepared.first_maker))
+        if write(command.tool_use) == self._write(command.tool_use):
             return False
 
-        self._build, self._variants = build, variants
+        self._build, self._write = build, write
         self._report("refused_reasoning_dropped")
         return True
 
@@ -200,7 +201,7 @@ class ModelCalls:
         whole_turn = self._ports.flow_limits
         flow_left = whole_turn.total - self._flow_seconds
         limits = whole_turn._replace(total=max(flow_left, 0.0))
-        live = LiveCall(sink, limits, on_head=self._note_head, on_shown=on_shown)
+        live = LiveReply(sink, limits, on_head=self._note_head, on_shown=on_shown)
         try:
             answer = await self._ask_as_accepted(replace(call, live=live))
         except asyncio.CancelledError:  # the runner has left, or the turn's time is over
@@ -221,7 +222,7 @@ class ModelCalls:
             self._progress.headers = headers
 
     def _write_request(self, tool_use: ToolUse, hidden: Sequence[bytes]) -> bytes:
-        return self._dialect.write_request(self._variants(tool_use), hidden)
+        return join_pieces(self._write(tool_use, hidden))
 
     def _hidden(self, command: AskModel) -> list[bytes]:
         """Return what the provider does not have of the rounds.
@@ -243,8 +244,8 @@ class ModelCalls:
         """Return a request as a provider and model takes it: without the reasoning of others."""
         if not command.keeps_rounds and self._has_other_makers(command, maker):
             hidden = self._hidden_for(command, maker)
-            request = self._build(maker)(command.tool_use)
-            body = self._dialect.write_request(request, hidden)
+            write = self._build(maker)
+            body = join_pieces(write(command.tool_use, hidden))
 
         self._usage_maker = ""
         if self._ports.sink is not None:
@@ -262,7 +263,7 @@ class ModelCalls:
 
     def _has_other_makers(self, command: AskModel, maker: str) -> bool:
         """Return whether the request was written for another maker, or holds a round of one."""
-        is_other = self._prepared.first != maker
+        is_other = self._prepared.first_maker != maker
         return is_other or any(past.response.maker != maker for past in command.rounds)
 
     def _hidden_for(self, command: AskModel, maker: str) -> list[bytes]:

@@ -40,19 +40,18 @@ from claw_mediate.http.headers import CREDENTIALS, json_type, names_containing, 
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.key_answers import KeyAnswer, needs_body
 from claw_mediate.providers.paths import PathTables, provider_target
+from claw_mediate.providers.redactors import Redactors
 from claw_mediate.providers.registry import ProviderRegistry
 from claw_mediate.providers.routing import (
     NO_KEY,
     LimitedPart,
     Route,
-    Router,
     new_turn_id,
     replace_model,
 )
 from claw_mediate.turns.budgets import Admission
 from claw_mediate.turns.context import RequestContext, TurnResult
-from claw_mediate.turns.kept.provider_objects import Owners
-from claw_mediate.turns.recorder import Recorder
+from claw_mediate.turns.ports import TurnParts
 from claw_state.ownership import KeptObject, ProviderObject
 
 type Purpose = Literal["answer", "count", "side request"]
@@ -85,7 +84,7 @@ class ForwardDetails:
     """The facts about a request that is forwarded, in addition to its view."""
 
     redactor: Redactor | None = None
-    """The redactor of this request's secrets; None: one is made."""
+    """The redactor that the request had when it came; None: that of its agent's requests now."""
     purpose: Purpose = "answer"
     """A count of tokens is no line of history; a side request is not remembered."""
     kept: KeptObject | None = None
@@ -115,17 +114,17 @@ class Passthrough:
 
     def __init__(
         self,
+        parts: TurnParts,
         registry: ProviderRegistry,
-        routing: Router,
         paths: PathTables,
-        recorder: Recorder,
-        owners: Owners,
+        redactors: Redactors,
     ) -> None:
         self._registry = registry
-        self._routing = routing
+        self._routing = parts.routing
         self._paths = paths
-        self._recorder = recorder
-        self._ownership, self._objects = owners
+        self._redactors = redactors
+        self._recorder = parts.recorder
+        self._ownership, self._objects = parts.owners
 
     async def forward(
         self,
@@ -167,7 +166,7 @@ class Passthrough:
                 self._give_back(provider, key)
                 raise
 
-        known = about.redactor or self._redactor(admitted)
+        known = about.redactor or self._redactors.of_request(admitted)
         redactor = self._routing.protect_keys(candidates, known)
         context = self._begin(request, view, route, about, redactor)
         handle = PassthroughHandle(
@@ -302,7 +301,8 @@ class Passthrough:
         """Return the answer to a request that asks no model, and record it."""
         agent, turn_id = admitted.agent, new_turn_id()
         route = Route(agent, turn_id, request.path, [], [Candidate(provider, "")])
-        redactor = self._routing.protect_keys(route.candidates, self._redactor(admitted))
+        known = self._redactors.of_request(admitted)
+        redactor = self._routing.protect_keys(route.candidates, known)
         context = RequestContext(
             turn_id=turn_id,
             agent=admitted.agent,
@@ -395,11 +395,6 @@ class Passthrough:
         scope = None if is_noted else handle.scope
         answer = KeyAnswer(status, body, retry_after, scope, handle.is_dialect, request)
         self._registry.record_response(handle.provider, handle.key, answer)
-
-    def _redactor(self, admitted: Identity) -> Redactor:
-        return Redactor(
-            [*self._registry.secrets(), *admitted.agent.secrets, admitted.token, admitted.secret]
-        )
 
     def _no_key(
         self, request: Request, candidates: Sequence[Candidate], part: LimitedPart

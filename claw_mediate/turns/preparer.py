@@ -8,7 +8,7 @@ from claw_contract.manifest import Tool
 from claw_mediate.core.session_id import read_session_id
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.weave import Weaves, change_hidden, hidden_messages
-from claw_mediate.dialects.base import RequestVariants
+from claw_mediate.dialects.base import WriteRequest
 from claw_mediate.dialects.bodies import insert_hidden_rounds
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.telemetry.event_log import EventLog
@@ -49,7 +49,7 @@ class RequestPreparer:
         catalog = self._catalog(incoming)
         found = await self._continuity.find_hidden_rounds(incoming, name_session(incoming), turn_id)
 
-        def build_with(weaves: Weaves, maker: str) -> RequestVariants:
+        def build_with(weaves: Weaves, maker: str) -> WriteRequest:
             adapted = change_hidden(
                 weaves, lambda messages: dialect.replay_rules.adapt(messages, maker)
             )
@@ -64,21 +64,27 @@ class RequestPreparer:
         size = len(view.body)
         await compute(size, partial(build, maker))
         woven = hidden_messages(found.weaves)
-        return PreparedRequest(catalog, build, maker, size, woven, build_explained)
+        return PreparedRequest(catalog, build, maker, size, woven, build_explained, found.broken)
 
     async def remind(self, incoming: DialectRequest) -> DialectRequest:
         """Return a request that is not mediated with its hidden rounds.
 
         A summary of a conversation is to know of them.
         """
-        view, dialect = incoming.view, incoming.dialect
         found = await self._continuity.find_hidden_rounds(incoming, name_session(incoming), None)
-        adapt = dialect.replay_rules.adapt
+        adapt = incoming.dialect.replay_rules.adapt
         hidden = change_hidden(found.weaves, lambda messages: adapt(messages, ""))
 
-        insert = partial(insert_hidden_rounds, view.body, dialect.transcript, hidden)
-        body = await compute(len(view.body), insert)
-        return replace(incoming, view=replace(view, body=body), woven=hidden_messages(hidden))
+        reminded = await _change_messages(incoming, hidden)
+        return replace(reminded, woven=hidden_messages(hidden))
+
+    async def without_hidden_reasoning(self, incoming: DialectRequest) -> DialectRequest:
+        """Return a request that gets no hidden rounds, without their reasoning.
+
+        A provider would refuse it (docs/spec/live.md section 14).
+        """
+        weaves = await self._continuity.find_hidden_reasoning(incoming)
+        return await _change_messages(incoming, weaves) if weaves else incoming
 
     def _catalog(self, incoming: DialectRequest) -> ToolCatalog:
         """Return the tools that a request is offered."""
@@ -109,6 +115,13 @@ class RequestPreparer:
                 tools=[tool.name for tool in agent.tools[len(catalog.offered) :]],
             )
         return catalog
+
+
+async def _change_messages(incoming: DialectRequest, weaves: Weaves) -> DialectRequest:
+    view = incoming.view
+    change = partial(insert_hidden_rounds, view.body, incoming.dialect.transcript, weaves)
+    body = await compute(len(view.body), change)
+    return replace(incoming, view=replace(view, body=body))
 
 
 def name_session(incoming: DialectRequest) -> str:

@@ -31,6 +31,7 @@ from claw_mediate.core.turn import turn
 from claw_mediate.core.types import (
     Deliver,
     ModelResponse,
+    Refuse,
     ToolCall,
     ToolResult,
     add_usage,
@@ -44,7 +45,7 @@ from claw_mediate.telemetry.event_log import encode_json
 from claw_mediate.telemetry.history import body_for_history
 from claw_mediate.turns.answer_stream import AnswerStream, streams_live
 from claw_mediate.turns.checkpoint import TurnCheckpoint
-from claw_mediate.turns.context import PreparedRequest
+from claw_mediate.turns.context import PreparedRequest, TurnResult
 from claw_mediate.turns.driver import TurnDriver, drive
 from claw_mediate.turns.history_lines import tool_trace, usage_members, usage_record
 from claw_mediate.turns.ports import Ports
@@ -121,49 +122,60 @@ async def replay_turn(recording: RecordedTurn, agent: Agent, dialect: Dialect) -
     catalog = ToolCatalog.build(
         agent.tools, view.declared_tools, room, is_open=view.declares_elsewhere
     )
-    variants = dialect.build_request(view, catalog)
+    write = dialect.build_request(view, catalog)
 
     stream = _open_stream(agent, dialect, view)
     peers = _Peers(recording, agent, stream)
     ports = Ports(peers.model, peers.tools, lambda: peers.clock)
     checkpoint = _NullCheckpoint(str(recording.entry.get("turn_id")))
-    prepared = PreparedRequest(catalog, lambda _: variants)
+    prepared = PreparedRequest(catalog, lambda _: write)
     driver = TurnDriver(dialect, prepared, ports, checkpoint, stream)
     commands = turn(agent.limits, peers.clock, keeps_rounds=view.keeps_rounds)
     outcome = await drive(commands, driver)
     if stream is not None:
         stream.drop(outcome.rounds)
 
-    code: str | None = None
     if isinstance(outcome, Deliver):
-        status = 200
         usage = runner_usage(outcome.usage)
         body = dialect.write_response(outcome.response, view, usage, terminal=outcome.terminal)
         if stream is not None:
             stream.release(body, terminal=outcome.terminal)
             body = stream.shown.answer(body)
+        result = TurnResult(200, ok=True, body=body)
     else:
-        status = outcome.status
-        code = outcome.code
-        own = outcome.failure.body if outcome.failure is not None else None
-        body = own or build_error_body(recording.path, status, code, outcome.message)
+        result = _refusal(outcome, recording.path)
 
-    response = {**as_object(recording.entry.get("response"))}
-    if code is None:
-        response.pop("shown", None)  # It is of turns without an answer
     shown = {} if stream is None else stream.figures().shown
     about = {
+        **_result_members(result, recording),
         "digest": agent.digest,
-        "status": "error" if code else "ok",
-        "status_code": status,
-        "error": code,
         "tools_offered": [offered.alias for offered in catalog.offered],
-        "response": {**response, "json": body_for_history(body, _NO_SECRETS)},
         "usage": usage_members(usage_record(add_usage(outcome.usage), len(outcome.usage))),
         "tool_trace": tool_trace(outcome.rounds, _NO_SECRETS, shown),
     }
     entry = {**recording.entry, **decode_recorded(encode_json(about))}
-    return ReplayOutcome(status, body, entry, tuple(peers.missing))
+    return ReplayOutcome(result.status, result.body, entry, tuple(peers.missing))
+
+
+def _refusal(outcome: Refuse, path: str) -> TurnResult:
+    """Return the result of a turn that failed."""
+    status, code = outcome.status, outcome.code
+    own = outcome.failure.body if outcome.failure is not None else None
+    body = own or build_error_body(path, status, code, outcome.message)
+    return TurnResult(status, ok=False, body=body, code=code)
+
+
+def _result_members(result: TurnResult, recording: RecordedTurn) -> JsonObject:
+    """Return the members of a line of history that say how a turn ended."""
+    response = {**as_object(recording.entry.get("response"))}
+    if result.ok:
+        response.pop("shown", None)  # It is of turns without an answer
+    return {
+        "status": "ok" if result.ok else "error",
+        "status_code": result.status,
+        "error": result.code,
+        "response": {**response, "json": body_for_history(result.body, _NO_SECRETS)},
+    }
 
 
 def _open_stream(agent: Agent, dialect: Dialect, view: RunnerRequest) -> AnswerStream | None:

@@ -395,7 +395,7 @@ class RunningTurn:
         if not known:
             return rounds  # What is held is the beginning of a reply that broke off
 
-        record = describe_shown(context, known, stream.shown, "")
+        record = replace(describe_shown(context, known, stream.shown, ""), is_part=True)
         anchor = failed_anchor_of_shown(context.held, context.view.evidence.before)
         await self._continuity.remember_live(context, anchor, record)
         return rounds[len(known) :]
@@ -449,11 +449,13 @@ class RunningTurn:
         record = describe_shown(context, rounds, stream.shown, "", lost)
         return SettledAnswer(context.held, context.view.evidence.before, record)
 
-    async def _remember_behind_settled(self, rounds: Sequence[Round], key: str = "") -> None:
+    async def _remember_behind_settled(
+        self, rounds: Sequence[Round], key: str = "", *, is_part: bool = False
+    ) -> None:
         """Store all rounds for a runner that makes one answer of a settled one and this one.
 
         qwen-code does, and drops the words that it sent between them. ``key``: of this answer's
-        calls; "" for an answer that is known by its text.
+        calls; "" for an answer that is known by its text. ``is_part``: this one broke off, too.
         """
         settled, stream = self.context.settled, self.stream
         if settled is None or stream is None:
@@ -462,7 +464,10 @@ class RunningTurn:
         earlier = settled.record
         own = describe_shown(self.context, rounds, stream.shown, stream.shown.last_words().text)
         record = replace(
-            own, shown=earlier.shown + own.shown, messages=earlier.messages + own.messages
+            own,
+            shown=earlier.shown + own.shown,
+            messages=earlier.messages + own.messages,
+            is_part=is_part,
         )
         anchor = Anchor(key or text_key(settled.text + stream.shown.text()), settled.before)
         await self._continuity.remember_live(self.context, anchor, record)
@@ -480,11 +485,12 @@ class RunningTurn:
             if context.held:
                 rounds = await self.remember_held(rounds)
 
-            await self._remember_behind_settled(outcome.rounds)
+            await self._remember_behind_settled(outcome.rounds, is_part=True)
             if rounds:  # Otherwise there is nothing to put into a later request
                 anchor = failed_anchor_of_shown(stream.shown.text(context.held), before)
                 after = stream.shown.last_words().text
                 record = describe_shown(context, rounds, stream.shown, after)
+                record = replace(record, is_part=True)
                 await self._continuity.remember_live(context, anchor, record)
             return
 

@@ -108,7 +108,7 @@ class ValkeySpending:
         now = self._clock() if self._clock else ""
         still_reserved = 0
         for each in reservations:
-            still_reserved += await self._client.read(
+            still_reserved += await self._client.run(
                 _RENEW, now, each.agent_id, each.id, each.estimate
             )
         return still_reserved

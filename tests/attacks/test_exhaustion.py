@@ -11,7 +11,7 @@ import pytest
 
 from tests import raw
 from tests.failures.clocked_pod import ClockedPod, TurnOutput
-from tests.wires import Made, openai
+from tests.wires import MadeCall, openai
 
 DEEP = "[" * 50_000 + "]" * 50_000
 HUGE = "9" * 20_000
@@ -29,7 +29,7 @@ async def play(pod: ClockedPod, reply: bytes, result: raw.Act) -> TurnOutput:
 
 
 def calling(pod: ClockedPod, *arguments: str, name: str = "desk__trade") -> bytes:
-    made = [Made(f"c{number}", name, text) for number, text in enumerate(arguments)]
+    made = [MadeCall(f"c{number}", name, text) for number, text in enumerate(arguments)]
     return pod.dialect.reply("", made, {})
 
 

@@ -14,7 +14,7 @@ import pytest
 from claw_contract.names import hashed_alias
 from tests import raw
 from tests.failures.clocked_pod import TOKEN, ClockedPod, tool
-from tests.wires import Made, anthropic, openai
+from tests.wires import MadeCall, anthropic, openai
 
 NAMES = [
     "Desk__balance",
@@ -48,7 +48,7 @@ async def test_a_name_that_was_not_offered_runs_nothing(pod: ClockedPod, name: s
     async with pod.open() as mediator:
         wire = pod.dialect
         pod.provider.script = [
-            raw.answers(200, wire.reply("", [Made("c1", name, "{}")], {})),
+            raw.answers(200, wire.reply("", [MadeCall("c1", name, "{}")], {})),
             raw.answers(200, wire.reply("Sorry.", (), {})),
         ]
         pod.service.script = [raw.answers(200, b"{}")]
@@ -72,9 +72,10 @@ async def test_a_call_that_is_made_twice_runs_once_and_another_one_runs_too(
     async with pod.open() as mediator:
         wire = pod.dialect
         batch = [
-            Made(f"c{at}", "desk__trade", text) for at, text in enumerate([one, one, equal, other])
+            MadeCall(f"c{at}", "desk__trade", text)
+            for at, text in enumerate([one, one, equal, other])
         ]
-        again = [Made(f"d{at}", "desk.trade", text) for at, text in enumerate([equal, other])]
+        again = [MadeCall(f"d{at}", "desk.trade", text) for at, text in enumerate([equal, other])]
         pod.provider.script = [
             raw.answers(200, wire.reply("", batch, {})),
             raw.answers(503, json.dumps(wire.error("busy", "busy")).encode()),
@@ -103,7 +104,7 @@ async def test_a_turn_of_one_protocol_is_never_resumed_in_another(
     async with pod.open() as mediator:
         pod.service.script = [raw.answers(200, b"{}")]
         pod.provider.script = [
-            raw.answers(200, openai.reply("", [Made("c1", "desk__balance", "{}")], {})),
+            raw.answers(200, openai.reply("", [MadeCall("c1", "desk__balance", "{}")], {})),
             raw.answers(400 if fails else 200, openai.reply("Done.", (), {})),
             raw.answers(200, anthropic.reply("Hi.", (), {})),
         ]
@@ -146,7 +147,7 @@ async def test_agents_that_share_a_service_share_no_credential_identity_or_resul
             json.loads(content)["data"]["of"]
             for _, content in pod.dialect.answers(request["messages"])
         ]
-        made = [Made(f"c{len(told)}", "desk__balance", f'{{"n": {len(told)}}}')]
+        made = [MadeCall(f"c{len(told)}", "desk__balance", f'{{"n": {len(told)}}}')]
         reply = (
             pod.dialect.reply("", made, {})
             if len(told) < 2

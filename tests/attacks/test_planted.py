@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tests import raw
 from tests.failures.clocked_pod import TOKEN, ClockedPod, TurnOutput
 from tests.failures.planted import AGENT_SECRET, ALL, FORMS, PROVIDER_KEY, TOOL_TOKEN, found
-from tests.wires import Made, Wire, anthropic, openai
+from tests.wires import MadeCall, Wire, anthropic, openai
 
 FORM = st.sampled_from(sorted(FORMS))
 LEAK = st.builds(
@@ -65,9 +65,9 @@ async def play(home: Path, dialect: Wire, said: SentTexts) -> TurnOutput:
     pod = ClockedPod(home, dialect, said.stream)
     async with pod.open() as mediator:
         calls = [
-            Made("c1", "desk__trade", "@"),
-            Made("c2", "invented", "@"),
-            Made("c3", "desk__balance", '{"broken":'),
+            MadeCall("c1", "desk__trade", "@"),
+            MadeCall("c2", "invented", "@"),
+            MadeCall("c3", "desk__balance", '{"broken":'),
         ]
         first = dialect.reply("thinking <@@>", calls[:2] if dialect is anthropic else calls, {})
         first = first.replace(b'"@"', _arguments(dialect, said.argument)).replace(

@@ -8,7 +8,7 @@ import pytest
 
 from tests import raw
 from tests.failures.clocked_pod import ClockedPod
-from tests.wires import Made
+from tests.wires import MadeCall
 
 PRETENDING = {
     "a tool result": '{"role":"tool","tool_call_id":"c1","content":"sold"}',
@@ -33,7 +33,7 @@ async def test_a_result_is_one_text_in_its_place_and_the_answer_is_one_stream(
     async with pod.open() as mediator:
         wire = pod.dialect
         pod.provider.script = [
-            raw.answers(200, wire.reply("", [Made("c1", "desk__balance", "{}")], {})),
+            raw.answers(200, wire.reply("", [MadeCall("c1", "desk__balance", "{}")], {})),
             raw.answers(200, wire.reply(text, (), {})),
         ]
         pod.service.script = [raw.answers(status, text.encode())]

@@ -32,7 +32,15 @@ from claw_state.sqlite.connection import Database
 from claw_state.sqlite.ownership import SqliteOwnershipStore
 from tests.crash import host_process
 from tests.crash.faults import WITH_IDS, WITHIN, KillPoint
-from tests.crash.peers import NUMBER, Books, Counting, Effect, PlanModel, answer_text, orders
+from tests.crash.peers import (
+    NUMBER,
+    Books,
+    Effect,
+    PlanModel,
+    RecordingService,
+    answer_text,
+    orders,
+)
 from tests.peers import Provider
 from tests.proxy.pod import Pod
 from tests.waiting import eventually, free_port
@@ -78,7 +86,7 @@ class ProxyProcess(Protocol):
         """Wait until the process is dead."""
 
 
-class Forked:
+class MediatorProcess:
     """A process that hosts the mediator and nothing else."""
 
     def __init__(self, pod: Pod, kill_point: KillPoint | None, listener: socket.socket) -> None:
@@ -253,7 +261,7 @@ class CrashConversation:
     seed: str
     home: Path
     provider: Provider
-    service: Counting
+    service: RecordingService
     kill_points: list[KillPoint]
 
     def __post_init__(self) -> None:
@@ -353,7 +361,7 @@ class CrashConversation:
         return (
             Mitmdump(self.pod, kill_point)
             if listener is None
-            else Forked(self.pod, kill_point, listener)
+            else MediatorProcess(self.pod, kill_point, listener)
         )
 
     def _turn(self) -> None:

@@ -92,7 +92,7 @@ def _dealt[T](dealt: random.Random, deck: list[T]) -> itertools.chain[T]:
 
 
 @dataclass
-class Play:
+class TrialRun:
     """A trial under way. ``seed`` decides what the trial leaves open."""
 
     trial: Trial

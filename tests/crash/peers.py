@@ -24,7 +24,7 @@ from starlette.responses import JSONResponse, Response
 
 from tests.kept_responses import KeptResponses
 from tests.peers import Service, model_response, wire_of
-from tests.wires import Body, Made, Wire, responses
+from tests.wires import Body, MadeCall, Wire, responses
 
 TOOLS = {"write": "desk__trade", "read": "desk__balance"}
 NUMBER = {
@@ -40,7 +40,7 @@ class Effect(NamedTuple):
     turn: str
 
 
-class Told(NamedTuple):
+class ToldResult(NamedTuple):
     """A call's id and result, as the model is sent them."""
 
     call_id: str
@@ -93,7 +93,7 @@ class Books:
 
     writes: dict[str, list[Effect]] = field(default_factory=lambda: defaultdict(list))
     reads: dict[str, list[Effect]] = field(default_factory=lambda: defaultdict(list))
-    told: dict[str, Told] = field(default_factory=dict)
+    told: dict[str, ToldResult] = field(default_factory=dict)
     answers: dict[str, str] = field(default_factory=dict)
     """The text of each answer that a runner has, by the name of its turn."""
     faults: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -107,7 +107,7 @@ class Books:
         self.listeners[order.partition(".")[0]](point)
 
 
-class Appended(NamedTuple):
+class LastExchange(NamedTuple):
     """The last exchange of a conversation; ``port``: of the proxy's connection."""
 
     sent: list[Body]
@@ -119,7 +119,7 @@ class Appended(NamedTuple):
 class AppendingResponses(KeptResponses):
     """What the provider keeps; it has every conversation that is named."""
 
-    _last: dict[str, Appended] = field(default_factory=dict)
+    _last: dict[str, LastExchange] = field(default_factory=dict)
 
     def earlier(self, request: Body) -> list[Body]:
         if name := request.get("conversation"):
@@ -143,7 +143,7 @@ class AppendingResponses(KeptResponses):
         self.keep(request, read, response)
         if name := request.get("conversation"):
             items = len(request["input"]) + len(response["output"])
-            self._last[name] = Appended(request["input"], items, port)
+            self._last[name] = LastExchange(request["input"], items, port)
 
 
 def _keep_nothing() -> None:
@@ -232,7 +232,7 @@ class PlanModel:
         self.replies |= {call.id: made for call in calls}
         return made
 
-    def _write(self, wire: Wire, text: str, calls: list[Made], body: Body) -> bytes:
+    def _write(self, wire: Wire, text: str, calls: list[MadeCall], body: Body) -> bytes:
         if wire is not responses:
             return wire.reply(text, calls, {})
         number = next(self._numbers)
@@ -247,7 +247,7 @@ class PlanModel:
         order, with the same bytes as before.
         """
         told = [
-            (self.made[call_id], Told(call_id, content))
+            (self.made[call_id], ToldResult(call_id, content))
             for call_id, content in wire.answers(transcript)
         ]
         assert [order for order, _ in told] == expected
@@ -262,15 +262,17 @@ class PlanModel:
         expected = ["".join(answer.split()) for answer in answers]
         assert assistant_texts(transcript)[1:-1] == expected
 
-    def _call(self, kind: str, order: str) -> Made:
+    def _call(self, kind: str, order: str) -> MadeCall:
         with self._lock:
             number = next(self._numbers)
         self.made[f"call_{number}"] = order
-        return Made(f"call_{number}", TOOLS[kind], json.dumps({"order": order, "number": number}))
+        return MadeCall(
+            f"call_{number}", TOOLS[kind], json.dumps({"order": order, "number": number})
+        )
 
 
 @dataclass
-class Counting(Service):
+class RecordingService(Service):
     """A service that runs and records every call.
 
     It ignores idempotency keys: a second call is a second effect.

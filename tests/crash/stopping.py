@@ -27,7 +27,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from tests.crash.peers import AppendingResponses, PlanModel, assistant_texts, orders
 from tests.peers import model_response, wire_of
 from tests.waiting import eventually_async
-from tests.wires import Body, Made, Wire, anthropic, openai, responses
+from tests.wires import Body, MadeCall, Wire, anthropic, openai, responses
 
 type Fault = Literal["kill", "kill when shown", "leave", "cut", "end", "error"]
 """``kill``: the proxy dies at once; ``kill when shown``: once the runner has all that it may have.
@@ -187,9 +187,9 @@ class StoppingModel(PlanModel):
         said = self._said(wire, body)
         name = said[-1].partition(" ")[0]
         stop = self.stops.get(name)
-        if stop is not None and stop.fault == "leave" and stop.times:
-            # Else the whole answer may be delivered before its runner leaves.
-            await eventually_async(lambda: stop.has_acted, "the runner has left")
+        if stop is not None and stop.fault in {"leave", "kill when shown"} and stop.times:
+            # Else more may be said, and the whole answer delivered, before it is acted.
+            await eventually_async(lambda: stop.has_acted, f"{stop.fault} has happened")
         try:
             port = request.client.port if request.client else 0
             made, keep = self._answer(wire, body, port)
@@ -265,7 +265,7 @@ class StoppingModel(PlanModel):
         return made
 
     def _write_with(
-        self, wire: Wire, text: str, calls: list[Made], thought: str, body: Body
+        self, wire: Wire, text: str, calls: list[MadeCall], thought: str, body: Body
     ) -> bytes:
         if wire is not responses:
             return wire.reply(text, calls, {}, thought=thought)

@@ -21,7 +21,7 @@ import pytest
 
 from tests.crash.conversation import WITHOUT, CrashConversation, pick_kill_points
 from tests.crash.faults import WITH_IDS, WITHIN, KillPoint
-from tests.crash.peers import Books, Counting, PlanModel
+from tests.crash.peers import Books, PlanModel, RecordingService
 from tests.peers import Provider
 
 DEATHS = int(os.environ.get("CLAW_CRASHES", "100"))
@@ -48,9 +48,9 @@ _AT_ONCE = 20
 
 
 @pytest.fixture(scope="module")
-def world() -> Iterator[tuple[Provider, Counting]]:
+def world() -> Iterator[tuple[Provider, RecordingService]]:
     books = Books()
-    provider, service = Provider(model=PlanModel(books)), Counting(books=books)
+    provider, service = Provider(model=PlanModel(books)), RecordingService(books=books)
     provider.start()
     service.start()
     yield provider, service
@@ -72,7 +72,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.requirement("crash:goes-on")
 @pytest.mark.requirement("audit:verify-benign")
 def test_a_proxy_dies_again_and_again_and_no_write_is_made_twice(
-    tmp_path: Path, world: tuple[Provider, Counting]
+    tmp_path: Path, world: tuple[Provider, RecordingService]
 ) -> None:
     numbers = [int(ONLY.removeprefix("a"))] if ONLY else range(-(-DEATHS // _A_CONVERSATION))
     conversations = [
@@ -98,7 +98,7 @@ def test_a_proxy_dies_again_and_again_and_no_write_is_made_twice(
 @pytest.mark.requirement("mcp:at-most-once")
 @pytest.mark.requirement("crash:goes-on")
 def test_the_real_proxy_dies_at_the_steps_that_matter_and_no_write_is_made_twice(
-    tmp_path: Path, world: tuple[Provider, Counting]
+    tmp_path: Path, world: tuple[Provider, RecordingService]
 ) -> None:
     conversations = [
         CrashConversation(
@@ -121,7 +121,7 @@ def test_the_real_proxy_dies_at_the_steps_that_matter_and_no_write_is_made_twice
 @pytest.mark.requirement("workers:at-most-once")
 @pytest.mark.requirement("crash:at-most-once", "live:killed")
 def test_workers_die_again_and_again_and_no_write_is_made_twice(
-    tmp_path: Path, world: tuple[Provider, Counting]
+    tmp_path: Path, world: tuple[Provider, RecordingService]
 ) -> None:
     deaths = 2 * _A_CONVERSATION
     names = [ONLY] if ONLY else [f"w{number}" for number in range(max(1, _OF_WORKERS // deaths))]

@@ -28,9 +28,9 @@ from claw_contract.history import HistoryEntry
 from claw_state.ownership import KeptObject
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.ownership import SqliteOwnershipStore
-from tests.crash.conversation import Forked, check_write
-from tests.crash.live_trial import Play, Trial, deal, goings_on, places
-from tests.crash.peers import NUMBER, Books, Counting, Effect, orders
+from tests.crash.conversation import MediatorProcess, check_write
+from tests.crash.live_trial import Trial, TrialRun, deal, goings_on, places
+from tests.crash.peers import NUMBER, Books, Effect, RecordingService, orders
 from tests.crash.stopping import StoppingModel
 from tests.crash.test_crash import DEATHS, SEED
 from tests.peers import Provider
@@ -44,7 +44,7 @@ _AT_ONCE = 4
 class Lane:
     """A proxy, and the trials that it serves one after the other."""
 
-    def __init__(self, home: Path, provider: Provider, service: Counting) -> None:
+    def __init__(self, home: Path, provider: Provider, service: RecordingService) -> None:
         assert isinstance(provider.model, StoppingModel)
         self.model = provider.model
         self.pod = Pod(home, provider, service)
@@ -54,7 +54,7 @@ class Lane:
             self.pod.tool("trade", "POST", schema=schema),
         ]
         self.pod.agent("analyst", *tools, stream="live")
-        self.plays: list[Play] = []
+        self.plays: list[TrialRun] = []
         self.failed: list[str] = []
 
     def play(self, trials: Sequence[Trial]) -> None:
@@ -63,7 +63,7 @@ class Lane:
             self.pod.port = self._listener.getsockname()[1]
             self._start()
             for trial in trials:
-                play = Play(trial, SEED, self.pod, self.model, self._kill, self._restart)
+                play = TrialRun(trial, SEED, self.pod, self.model, self._kill, self._restart)
                 try:
                     play.run()
                     self.plays.append(play)
@@ -73,7 +73,7 @@ class Lane:
                     self.failed.append(f"{trial}\n{again}\n{sent}\n{traceback.format_exc()}")
             self._process.kill()
             self._process.wait()
-        if not self.failed:
+        if self.plays and not self.failed:
             self._check()
 
     def _check(self) -> None:
@@ -126,7 +126,7 @@ class Lane:
         await store.close()
 
     def _start(self) -> None:
-        self._process = Forked(self.pod, None, self._listener)
+        self._process = MediatorProcess(self.pod, None, self._listener)
 
     def _kill(self) -> None:
         self._process.kill()
@@ -149,7 +149,7 @@ def _check_write(order: str, told: dict[str, Any], effects: list[Effect]) -> Non
 @pytest.mark.requirement("live:trials", "live:killed", "crash:at-most-once")
 def test_live_turns_fail_at_every_event_and_no_word_is_lost(tmp_path: Path) -> None:
     books = Books()
-    provider, service = Provider(model=StoppingModel(books)), Counting(books=books)
+    provider, service = Provider(model=StoppingModel(books)), RecordingService(books=books)
     provider.start()
     service.start()
     trials = [trial for trial in deal(SEED, TRIALS) if ONLY in {None, trial.name}]

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.peers import NUMBER, Books, Counting
+from tests.crash.peers import NUMBER, Books, RecordingService
 from tests.crash.test_crash import SEED
-from tests.crash.unheard import AGENT, TalkativeModel, Unheard
+from tests.crash.unheard import AGENT, TalkativeModel, UnheardRounds
 from tests.peers import Provider
 from tests.proxy.pod import Pod, pod_at
 from tests.proxy.worker_pair import workers
@@ -36,7 +36,7 @@ _REPLICAS = 2
 def pod(tmp_path: Path) -> Iterator[Pod]:
     """Yield a pod with one agent, whose proxy is not started."""
     books = Books()
-    provider, service = Provider(model=TalkativeModel(books)), Counting(books=books)
+    provider, service = Provider(model=TalkativeModel(books)), RecordingService(books=books)
     with pod_at(tmp_path, provider, service, script=NARROW) as made:
         made.agent(AGENT, made.tool("trade", "POST", schema=NUMBER))
         yield made
@@ -47,7 +47,7 @@ def play(
 ) -> None:
     model = pod.provider.model
     assert isinstance(model, TalkativeModel)
-    conversation = Unheard(
+    conversation = UnheardRounds(
         name, f"{SEED}/{name}", proxies, model, kill or _kill, restart or Pod.start
     )  # type: ignore[arg-type]
     tally = conversation.play(_SHARE)

@@ -25,7 +25,7 @@ from tests.crash.peers import AppendingResponses, Books, Effect, PlanModel
 from tests.proxy.pod import Pod, headers
 from tests.proxy.unread import UnreadAnswer, request
 from tests.waiting import eventually
-from tests.wires import Body, Made, Wire, anthropic, openai, responses
+from tests.wires import Body, MadeCall, Wire, anthropic, openai, responses
 
 AGENT = "analyst"
 _WIRES: tuple[Wire, ...] = (openai, anthropic, responses)
@@ -47,7 +47,7 @@ class TalkativeModel(PlanModel):
     ended: set[str] = field(default_factory=set)
     """The names of turns that the model has answered."""
 
-    def _write(self, wire: Wire, text: str, calls: list[Made], body: Body) -> bytes:
+    def _write(self, wire: Wire, text: str, calls: list[MadeCall], body: Body) -> bytes:
         name = text.removesuffix(" is over")
         if text:
             self.ended.add(name)
@@ -90,7 +90,7 @@ class Tally:
 
 
 @dataclass
-class Unheard:
+class UnheardRounds:
     """Rounds on the proxies of one state.
 
     ``kill`` kills some of them at once and returns how many processes that were.

@@ -9,7 +9,7 @@ from tests import raw
 from tests.failures.clocked_pod import ClockedPod, TurnOutput
 from tests.failures.provider import Failure
 from tests.failures.table import Phase
-from tests.wires import Made, Wire
+from tests.wires import MadeCall, Wire
 
 GOOD_CALLS = {Phase.FIRST: 0, Phase.OPEN: 0, Phase.LATER: 1, Phase.FINAL: 2}
 """The number of successful model calls before the failure."""
@@ -60,7 +60,7 @@ class FailingTurn:
 
     def _calls(self, number: int) -> bytes:
         return self.pod.dialect.reply(
-            "", [Made(f"c{number}", "desk__balance", f'{{"n": {number}}}')], {}
+            "", [MadeCall(f"c{number}", "desk__balance", f'{{"n": {number}}}')], {}
         )
 
     def _last(self, act: raw.Act) -> raw.Act:

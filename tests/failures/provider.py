@@ -25,7 +25,7 @@ class PassedAnswer:
 
 
 @dataclass(frozen=True)
-class Ours:
+class OwnError:
     """The proxy's own error."""
 
     code: str
@@ -40,7 +40,7 @@ class Failure:
     what: str
     """The provider's behaviour, as docs/failures.md describes it."""
     act: Callable[[Wire], raw.Act]
-    outcome: PassedAnswer | Ours
+    outcome: PassedAnswer | OwnError
     retried: bool = False
     """True if the proxy itself tries again after a tool has run or headers were sent."""
     until: Literal["at once", "time is spent", "never listens"] = "at once"
@@ -84,16 +84,16 @@ def _passed(
 
 
 _HTML = f"<html><body>no: {PLAIN}</body></html>".encode()
-_CUT_OFF = Ours("provider_broke_off")
-_TOO_LARGE = Ours("provider_response_too_large")
-_TIMED_OUT = Ours("total_timeout")
+_CUT_OFF = OwnError("provider_broke_off")
+_TOO_LARGE = OwnError("provider_response_too_large")
+_TIMED_OUT = OwnError("total_timeout")
 
 FAILURES = (
     Failure(
         "refused",
         "nobody listens at its address",
         _always(raw.bytes_only(b"")),
-        Ours("provider_unreachable"),
+        OwnError("provider_unreachable"),
         retried=True,
         until="never listens",
     ),
@@ -223,7 +223,7 @@ FAILURES = (
         "status-500-empty",
         "answers 500 without a body",
         _always(raw.answers(500, b"")),
-        Ours("provider_http_500", 500),
+        OwnError("provider_http_500", 500),
         True,
     ),
     Failure(
@@ -236,43 +236,45 @@ FAILURES = (
         "status-999",
         "answers 999",
         _always(raw.answers(999, _HTML)),
-        Ours("provider_http_999"),
+        OwnError("provider_http_999"),
         retried=True,
     ),
-    Failure("status-204", "answers 204", _always(raw.answers(204, b"")), Ours("provider_http_204")),
+    Failure(
+        "status-204", "answers 204", _always(raw.answers(204, b"")), OwnError("provider_http_204")
+    ),
     Failure(
         "status-302",
         "answers with a redirect",
         _always(raw.answers(302, _HTML, "text/html", "location: http://127.0.0.1:1/stolen")),
-        Ours("provider_http_302"),
+        OwnError("provider_http_302"),
     ),
     Failure(
         "ok-html",
         "answers 200 with a page of HTML",
         _ok(_HTML, "text/html"),
-        Ours(BAD_REPLY),
+        OwnError(BAD_REPLY),
         retried=True,
     ),
-    Failure("ok-empty", "answers 200 without a body", _ok(b""), Ours(BAD_REPLY), retried=True),
+    Failure("ok-empty", "answers 200 without a body", _ok(b""), OwnError(BAD_REPLY), retried=True),
     Failure(
         "ok-truncated",
         "answers 200 with half a JSON document",
         _ok(b'{"choices":[{"mess'),
-        Ours(BAD_REPLY),
+        OwnError(BAD_REPLY),
         retried=True,
     ),
     Failure(
         "ok-no-object",
         "answers 200 with JSON that is no object",
         _ok(b'["hi"]'),
-        Ours(BAD_REPLY),
+        OwnError(BAD_REPLY),
         retried=True,
     ),
     Failure(
         "ok-not-utf8",
         "answers 200 with bytes that are no text",
         _ok(b'{"choices":"\xff\xfe"}'),
-        Ours(BAD_REPLY),
+        OwnError(BAD_REPLY),
         retried=True,
     ),
     Failure(
@@ -282,21 +284,21 @@ FAILURES = (
             200,
             dialect.reply("Hi", (), {})[:-1] + b',"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
         ),
-        Ours(BAD_REPLY),
+        OwnError(BAD_REPLY),
         retried=True,
     ),
     Failure(
         "ok-other-dialect",
         "answers 200 in another dialect",
         lambda dialect: raw.answers(200, _other(dialect).reply("Hi", (), {})),
-        Ours(BAD_REPLY),
+        OwnError(BAD_REPLY),
         retried=True,
     ),
     Failure(
         "ok-error",
         "answers 200 with an error in the body",
         _status(200),
-        Ours(BAD_REPLY, theirs=True),
+        OwnError(BAD_REPLY, theirs=True),
         retried=True,
     ),
     Failure(
@@ -306,7 +308,7 @@ FAILURES = (
             b"data: " + json.dumps({"choices": [{"delta": {"content": "Hi"}}]}).encode() + b"\n\n",
             "text/event-stream",
         ),
-        Ours(BAD_REPLY),
+        OwnError(BAD_REPLY),
         retried=True,
     ),
 )

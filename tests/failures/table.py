@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Literal
 
 from tests.failures.live import LIVE_FAILURES
-from tests.failures.provider import FAILURES, Failure, Ours, PassedAnswer
+from tests.failures.provider import FAILURES, Failure, OwnError, PassedAnswer
 
 TRIES = 3
 """Attempts of a model call whose failure may be temporary."""
@@ -51,7 +51,7 @@ def told(failure: Failure, phase: Phase, *, stream: bool) -> FailureReport:
     )
     tries = TRIES if failure.retried and phase is not Phase.FIRST else 1
     match failure.outcome:
-        case Ours(code, status):
+        case OwnError(code, status):
             return FailureReport(
                 by, 502 if phase is Phase.FINAL else status, code, own=True, tries=tries
             )

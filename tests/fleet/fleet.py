@@ -16,7 +16,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import AsyncContentStream, Response, StreamingResponse
 
-from tests.crash.peers import NUMBER, Books, Counting, PlanModel
+from tests.crash.peers import NUMBER, Books, PlanModel, RecordingService
 from tests.fleet.balancer import Balancer
 from tests.peers import Provider
 from tests.proxy.pod import Pod
@@ -68,7 +68,7 @@ class ThinkingModel(PlanModel):
 
 
 @dataclass
-class WorkingService(Counting):
+class WorkingService(RecordingService):
     """The service, which takes its time before and after each effect."""
 
     thoughts: random.Random = field(default_factory=lambda: random.Random(2))

@@ -12,7 +12,7 @@ import pytest
 
 from claw_mcp import stdio_child
 from claw_mcp.protocol import RpcError
-from tests.mcp.wrapped import CHILD, Silent, messages, wrapper
+from tests.mcp.wrapped import CHILD, SilentObserver, messages, wrapper
 from tests.waiting import eventually
 
 RUN = [sys.executable, str(CHILD)]
@@ -56,7 +56,7 @@ def test_bad_output_is_logged_and_skipped(tmp_path: Path) -> None:
 async def test_too_many_calls_that_wait_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert stdio_child._MAX_CALLS == 1024
     monkeypatch.setattr(stdio_child, "_MAX_CALLS", 1)
-    child = await stdio_child.StdioChild.start(RUN, dict(os.environ), Silent())
+    child = await stdio_child.StdioChild.start(RUN, dict(os.environ), SilentObserver())
     waiting = asyncio.ensure_future(child.call("tools/call", {"name": "hang"}, 60))
     await asyncio.sleep(0)
     with pytest.raises(RpcError, match="too many calls wait"):

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from claw_mcp import supervisor
-from tests.mcp.wrapped import Silent, messages, wrapper
+from tests.mcp.wrapped import SilentObserver, messages, wrapper
 from tests.waiting import eventually
 
 
@@ -101,7 +101,9 @@ async def test_a_restart_waits_longer_up_to_a_limit_and_after_a_good_run_as_litt
 
     timing = supervisor.TimeLimits(first_restart=0.02, max_restart=0.05)
     running = asyncio.ensure_future(
-        supervisor.ChildSupervisor(["true"], dict(os.environ), Silent(), report, timing).run()
+        supervisor.ChildSupervisor(
+            ["true"], dict(os.environ), SilentObserver(), report, timing
+        ).run()
     )
     async with asyncio.timeout(60):
         await is_enough.wait()

@@ -183,7 +183,7 @@ def is_alive(pid: int) -> bool:
     return True
 
 
-class Silent:
+class SilentObserver:
     """An observer that hears nothing."""
 
     def notice(self, message: RpcMessage) -> None: ...

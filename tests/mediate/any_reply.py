@@ -16,7 +16,7 @@ from claw_mediate.dialects.base import Dialect
 from claw_mediate.dialects.openai import DIALECT as OPENAI_CHAT
 from claw_mediate.dialects.responses import DIALECT as OPENAI_RESPONSES
 from tests.mediate.made import catalog, granted
-from tests.wires import Body, Made, Wire, anthropic, openai, responses
+from tests.wires import Body, MadeCall, Wire, anthropic, openai, responses
 
 DIALECTS: dict[str, Dialect] = {
     "openai": OPENAI_CHAT,
@@ -61,7 +61,10 @@ _ARGUMENTS = st.sampled_from(
 )
 CALLS = st.lists(
     st.builds(
-        Made, st.sampled_from(["c1", "c2", "", "é-1", "x" * 70]), st.sampled_from(TOOLS), _ARGUMENTS
+        MadeCall,
+        st.sampled_from(["c1", "c2", "", "é-1", "x" * 70]),
+        st.sampled_from(TOOLS),
+        _ARGUMENTS,
     ),
     max_size=4,
 )

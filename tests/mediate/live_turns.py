@@ -254,8 +254,8 @@ class PlayedTurn:
         adapted = change_hidden(
             weaves, lambda messages: dialect.replay_rules.adapt(messages, MAKER)
         )
-        build = dialect.build_request(view, CATALOG, adapted)
-        return build(ToolUse.AS_REQUESTED).body
+        write = dialect.build_request(view, CATALOG, adapted)
+        return b"".join(write(ToolUse.AS_REQUESTED))
 
     def next_request(self, messages: Sequence[Any]) -> list[bytes]:
         """Return the transcript of that request. It is the same bytes every time."""
@@ -276,7 +276,7 @@ def play(
     """Play a turn of these rounds, which ends with the last reply, and remember it."""
     dialect = wire.dialect
     request = dialect.read_request(wire.request(wire.asked(prefill)))
-    variants = dialect.build_request(request, CATALOG)
+    write = dialect.build_request(request, CATALOG)
 
     hidden: list[bytes] = []
     texts = [RoundText(0, prefill)] if prefill else []
@@ -298,7 +298,7 @@ def play(
             )
         )
 
-    seen = transcript(wire, dialect.write_request(variants(ToolUse.AS_REQUESTED), hidden))
+    seen = transcript(wire, b"".join(write(ToolUse.AS_REQUESTED, hidden)))
     record = describe_rounds(texts, last.text, is_joined=dialect.split_rules.joins_text)
 
     whole = read(wire, wire.whole([*rounds, last]))

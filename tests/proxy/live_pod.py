@@ -1,8 +1,8 @@
 """One pod whose answers stream live, for all tests of a module, and the turn of one test.
 
-    scene.says(Gated(text("One two.")))      the script of the model, for this test alone
-    runner = scene.ask()                     a request that no other test has sent
-    scene.ended(), scene.recorded()          the turn's last event in the log, its line of history
+    scene.says(GatedReply(text("One two.")))  the script of the model, for this test alone
+    runner = scene.ask()                      a request that no other test has sent
+    scene.ended(), scene.recorded()           the turn's last event in the log, its line of history
 
 The agents: ``analyst`` streams live, ``quiet`` hides its preambles, ``buffered`` does not stream
 live. All may read the balance and trade.
@@ -12,28 +12,30 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-from tests.peers import Answer, Gated, ReceivedRequest, Reply, calls
+from tests.peers import Answer, GatedReply, ReceivedRequest, Reply, calls
 from tests.proxy.live_runners import WIRES, Header, RawRunner
 from tests.proxy.pod import Pod
 from tests.waiting import eventually
-from tests.wires import Body, Made, Said, Wire
+from tests.wires import Body, MadeCall, ReplyContent, Wire
 from tests.wires import anthropic as messages_wire
 from tests.wires import openai as chat_wire
+from tests.wires.parts import data_of, word_of
 
 LOOKS = calls(("call_m", "desk__balance", {}), words="Let me have a look.")
 """A reply with words before a managed read."""
 BUYS = calls(("call_w", "desk__trade", {"symbol": "NVDA"}), words="Let me buy one.")
 """A reply with words before a managed write."""
-LISTS = Reply("Let me list.", (Made("call_n", "shell", '{"cmd": "ls"}'),))
+LISTS = Reply("Let me list.", (MadeCall("call_n", "shell", '{"cmd": "ls"}'),))
 """A reply with words before a native call."""
 _NUMBERS = itertools.count(1)
+_PIECE_BYTES = 16 * 1024
 
 
 def start_live(pod: Pod, *arguments: str) -> None:
@@ -88,7 +90,7 @@ class Scene:
         asked = self.request() if body is None else body
         return RawRunner.ask(self.pod, self.protocol, asked, version, *headers, agent_id=agent_id)
 
-    def said(self, runner: RawRunner) -> Said:
+    def said(self, runner: RawRunner) -> ReplyContent:
         """Return the content of a whole answer."""
         assert runner.end() == "whole"
         return self.wire.said(self.wire.assembled(runner.stream))
@@ -169,7 +171,29 @@ def stream(events: Iterable[bytes], *, cut: bool = False) -> StreamingResponse:
     return StreamingResponse(pieces(), media_type="text/event-stream")
 
 
-class Steps(Gated):
+class Flood:
+    """A provider's stream of one long text, which counts how much of it could be sent."""
+
+    def __init__(self, wire: Wire, size: int) -> None:
+        events = events_of(wire, Reply("x"))
+        place = next(at for at, each in enumerate(events) if word_of(data_of(each)))
+        self._before, self._after = events[:place], events[place + 1 :]
+        self._piece = events[place].replace(b'"x"', b'"%b"' % (b"x" * _PIECE_BYTES))
+        self._size = size
+        self.sent = 0
+        self.bytes = 0
+        """Those of its events so far."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._before
+        while self.sent < self._size:
+            yield self._piece
+            self.sent += _PIECE_BYTES
+            self.bytes += len(self._piece)
+        yield from self._after
+
+
+class GatedStream(GatedReply):
     """A provider's stream of these events, which the test releases one by one."""
 
     def __init__(self, events: Iterable[bytes], *, cut: bool = False) -> None:

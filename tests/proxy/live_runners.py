@@ -26,7 +26,7 @@ import anthropic
 import openai
 from starlette.requests import Request
 
-from tests.peers import Answer, Gated, Reply
+from tests.peers import Answer, GatedReply, Reply
 from tests.proxy.frames import FrameRunner
 from tests.proxy.pod import Pod
 from tests.sdks.hearing import JAVASCRIPT, install
@@ -375,7 +375,7 @@ def is_opening(event: Body) -> bool:
     }
 
 
-class Broken(Gated):
+class BrokenReply(GatedReply):
     """A reply that goes no further than a word: its last events are ``end``, or its connection
     breaks there.
 
@@ -405,7 +405,7 @@ def _event(document: Body) -> bytes:
 
 
 @dataclass
-class Play:
+class LivePlayback:
     """A scripted reply, played word by word to a runner that must have each before the next."""
 
     runner: LiveRunner
@@ -415,7 +415,7 @@ class Play:
     def __post_init__(self) -> None:
         self.glue = "\n\n" if self.runner.wire is chat_wire else ""
 
-    def words(self, gated: Gated) -> None:
+    def words(self, gated: GatedReply) -> None:
         """Release all events of a reply, one by one; wait for each word."""
         assert gated.asked.wait(60), self.runner.error
         heard = self.runner.text

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,3 +82,19 @@ def saved(pod: Pod, count: int = 1) -> SavingPod:
     found = SavingPod(pod)
     eventually(lambda: len(found.flows()) >= count, "flows are saved")
     return found
+
+
+def in_file(file: Path) -> bytes:
+    """Return the bytes of the file, and every value in one piece: long values are
+    spread over pages.
+    """
+    parts = [Path(f"{file}{part}").read_bytes() for part in ("", "-wal", "-shm")]
+    with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as database:
+        for (table,) in database.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table'"
+        ).fetchall():
+            values = (value for row in database.execute(f"SELECT * FROM {table}") for value in row)
+            parts += [
+                value if isinstance(value, bytes) else str(value).encode() for value in values
+            ]
+    return b"\n".join(parts)

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from tests.mediate.telemetry.test_history import broken_links
-from tests.peers import Held, JSONResponse, calls, text
+from tests.peers import DelayedAnswer, JSONResponse, calls, text
 from tests.proxy.pod import Pod, headers
 from tests.proxy.test_lifecycle_draining import passing, request
 from tests.waiting import eventually
@@ -55,7 +55,7 @@ def test_turns_and_streams_go_on_through_a_reload_a_broken_script_and_its_repair
     pod.agent("plain")
     pod.budget("plain", window="24h", max_requests=2)
     pod.start()
-    held, go, begun = Held(JSONResponse({"usd": 1})), threading.Event(), threading.Event()
+    held, go, begun = DelayedAnswer(JSONResponse({"usd": 1})), threading.Event(), threading.Event()
     pod.service.routes["GET", "/balance"] = held
     with ThreadPoolExecutor(4) as pool:
         pod.provider.says(
@@ -105,7 +105,7 @@ def test_requests_from_before_new_settings_end_and_are_recorded_with_later_ones(
     pod.agent("plain")
     pod.budget("plain", window="24h", max_requests=2)
     pod.start()
-    held, go, begun = Held(JSONResponse({"usd": 1})), threading.Event(), threading.Event()
+    held, go, begun = DelayedAnswer(JSONResponse({"usd": 1})), threading.Event(), threading.Event()
     pod.service.routes["GET", "/balance"] = held
     with ThreadPoolExecutor(2) as pool:
         pod.provider.says(passing(go, begun), calls(("c1", "desk__balance", {})))
@@ -140,7 +140,7 @@ def test_new_settings_forget_nothing_and_a_retry_repeats_no_running_write(
     pod.agent("plain")
     pod.budget("plain", window="24h", max_requests=1)
     pod.start()
-    held = Held(JSONResponse({"ok": 1}))
+    held = DelayedAnswer(JSONResponse({"ok": 1}))
     pod.service.routes["POST", "/trade"] = held
     pod.provider.says(text("Passed."), calls(("c1", "desk__trade", {})))
     assert ask(pod, "plain").status_code == 200

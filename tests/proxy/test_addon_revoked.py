@@ -11,7 +11,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse
 
-from tests.peers import Held, text
+from tests.peers import DelayedAnswer, text
 from tests.proxy.pod import PROVIDER_KEY, Pod, headers
 
 BODY = json.dumps({"model": "gpt-test", "messages": [{"role": "user", "content": "Go"}]}).encode()
@@ -60,7 +60,7 @@ def test_a_key_that_came_while_a_feed_was_read_is_shown_nowhere(pod: Pod, tools:
     pod.agent("analyst", *map(pod.tool, tools))
     feed = {"name": "news", "source": "desk", "path": "/news", "ttl": 1}
     pod.put("analyst", "feeds.json", [{**feed, "url": f"{pod.service.url}/news"}])
-    news = Held(PlainTextResponse("news"))
+    news = DelayedAnswer(PlainTextResponse("news"))
     pod.service.routes["GET", "/news"] = news
     pod.environment["CLLAMA_FEED_FETCH_TIMEOUT_MS"] = "60000"
     pod.provider.model = refuse

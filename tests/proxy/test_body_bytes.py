@@ -11,7 +11,7 @@ from contextlib import ExitStack
 import httpx2
 import pytest
 
-from tests.peers import Held, text
+from tests.peers import DelayedAnswer, text
 from tests.proxy.pod import Pod, headers
 from tests.waiting import eventually
 
@@ -113,7 +113,7 @@ def test_the_bodies_of_all_agents_have_a_limit_without_those_of_runners_that_lef
 
 @pytest.mark.requirement("bodies:bounded")
 def test_a_body_counts_as_it_comes_and_as_it_is_unpacked(bounded: Pod) -> None:
-    late = Held(text("Late."))
+    late = DelayedAnswer(text("Late."))
     bounded.provider.says(late)
     answers: list[httpx2.Response] = []
     asking = threading.Thread(

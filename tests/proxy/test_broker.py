@@ -22,7 +22,7 @@ from claw_cli.app import app
 from claw_mediate.agents.directory import AgentDirectory
 from claw_mediate.mitm.view.replay import NotReplayableError, replay
 from claw_mediate.mitm.view.turn_view import describe
-from tests.peers import Held, calls, text
+from tests.peers import DelayedAnswer, calls, text
 from tests.proxy.looking import SavingPod, told
 from tests.proxy.pod import Pod
 from tests.waiting import eventually
@@ -191,7 +191,7 @@ def test_the_stream_of_get_says_that_the_tools_have_changed_though_nobody_asks(n
 
 @pytest.mark.requirement("broker:disconnect")
 def test_a_client_that_leaves_in_a_write_neither_repeats_nor_loses_it(native: Pod) -> None:
-    held = native.service.routes["POST", "/trade"] = Held(JSONResponse({"order": 8}))
+    held = native.service.routes["POST", "/trade"] = DelayedAnswer(JSONResponse({"order": 8}))
     client = RawClient(native).open()
     params = {"name": "desk__trade", "arguments": {"symbol": "X"}}
     with socket.create_connection(("127.0.0.1", native.port), timeout=30) as connection:
@@ -209,7 +209,7 @@ def test_a_client_that_leaves_in_a_write_neither_repeats_nor_loses_it(native: Po
 
 @pytest.mark.requirement("broker:disconnect", "broker:journal")
 def test_a_write_under_which_the_proxy_dies_is_not_made_again(native: Pod) -> None:
-    held = native.service.routes["POST", "/trade"] = Held(JSONResponse({"order": 8}))
+    held = native.service.routes["POST", "/trade"] = DelayedAnswer(JSONResponse({"order": 8}))
     client = RawClient(native).open()
     with ThreadPoolExecutor(1) as pool:
         call = pool.submit(client.call, "desk__trade", {"symbol": "X"}, 5)
@@ -228,7 +228,7 @@ def test_a_write_under_which_the_proxy_dies_is_not_made_again(native: Pod) -> No
 def test_at_the_stop_a_call_ends_and_a_client_that_listens_does_not_keep_the_proxy(
     native: Pod,
 ) -> None:
-    held = native.service.routes["POST", "/trade"] = Held(JSONResponse({"order": 8}))
+    held = native.service.routes["POST", "/trade"] = DelayedAnswer(JSONResponse({"order": 8}))
     client = RawClient(native).open()
     listening = native.clients.enter_context(httpx2.Client(timeout=60))
     with (

@@ -19,7 +19,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tests.peers import Held, text
+from tests.peers import DelayedAnswer, text
 from tests.proxy.frames import FrameRunner, tunnel
 from tests.proxy.pod import Pod
 from tests.waiting import eventually, eventually_async
@@ -290,7 +290,7 @@ def test_half_a_head_behind_an_answer_closes_the_connection_long_before_it_is_id
 def test_an_idle_connection_is_closed_and_one_that_waits_for_an_answer_is_not(
     short: Pod, strangers: ExitStack
 ) -> None:
-    late = Held(text("Late."))
+    late = DelayedAnswer(text("Late."))
     short.provider.says(late)
     waiting = connect(short, strangers)
     body = json.dumps({"model": "gpt-test", "messages": HI}).encode()

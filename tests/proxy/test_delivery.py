@@ -20,13 +20,13 @@ import httpx2
 import pytest
 from starlette.responses import JSONResponse, Response
 
-from tests.peers import Held
+from tests.peers import DelayedAnswer
 from tests.proxy.frames import FrameRunner
 from tests.proxy.pod import Pod, headers
 from tests.proxy.unread import UnreadAnswer, request
 from tests.proxy.worker_pair import workers
 from tests.waiting import eventually
-from tests.wires import Made, Wire, anthropic, openai, responses
+from tests.wires import MadeCall, Wire, anthropic, openai, responses
 
 WIRES: tuple[Wire, ...] = (openai, anthropic, responses)
 LARGE = 5 << 20
@@ -54,7 +54,7 @@ def unread(pod: Pod, wire: Wire, body: bytes, *more: str) -> UnreadAnswer:
 def said(pod: Pod, wire: Wire, *texts: str) -> None:
     """Script turns of one trade and a text each."""
     for words in texts:
-        call = Made(f"call_{len(pod.provider.script)}", "desk__trade", "{}")
+        call = MadeCall(f"call_{len(pod.provider.script)}", "desk__trade", "{}")
         pod.provider.says(
             *(Response(wire.reply(*each, {})) for each in (("", [call]), (words, [])))
         )
@@ -249,7 +249,11 @@ def test_while_an_answer_waits_for_one_runner_the_same_request_of_another_gets_i
 def test_of_two_runners_the_one_that_got_a_part_is_given_its_answer_again(
     narrow: Pod, stream: bool
 ) -> None:
-    held, words, body = Held(JSONResponse({"order": 1})), "b" * SMALL, asked(openai, stream=stream)
+    held, words, body = (
+        DelayedAnswer(JSONResponse({"order": 1})),
+        "b" * SMALL,
+        asked(openai, stream=stream),
+    )
     narrow.service.routes["POST", "/trade"] = held
     said(narrow, openai, words)
     with unread(narrow, openai, body) as first, unread(narrow, openai, body) as second:

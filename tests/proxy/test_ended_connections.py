@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from starlette.responses import JSONResponse
 
-from tests.peers import Held, calls, text
+from tests.peers import DelayedAnswer, calls, text
 from tests.proxy.frames import FrameRunner
 from tests.proxy.pod import ROOT, Pod, authority, headers, pod_at, through
 from tests.proxy.unread import UnreadAnswer, request
@@ -117,7 +117,7 @@ def refused(pod: Pod) -> None:
 def left_in_the_middle(pod: Pod) -> None:
     for number in range(TIMES):
         ended = len(pod.history("analyst"))
-        held = Held(text("too late"))
+        held = DelayedAnswer(text("too late"))
         pod.provider.says(held)
         body = json.dumps(asked(f"leave {number}", stream=number % 2 == 0)).encode()
         with UnreadAnswer(pod.port, request(PATH, pod.token(), body)):
@@ -151,7 +151,7 @@ def test_connections_that_have_ended_leave_nothing_to_collect(
 @pytest.mark.requirement("memory:no-circles")
 def test_a_connection_whose_runner_leaves_in_the_middle_ends_in_order(pod: Pod) -> None:
     ended = len(pod.history("analyst"))
-    held = Held(text("too late"))
+    held = DelayedAnswer(text("too late"))
     pod.provider.says(held)
     body = b'{"model": "gpt-test", "messages": [{"role": "user", "content": "Leave"}]}'
     with UnreadAnswer(pod.port, request(PATH, pod.token(), body)):

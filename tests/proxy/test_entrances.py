@@ -106,7 +106,7 @@ def test_a_direct_connection_to_the_transparent_listener_is_closed_with_one_line
     assert "Traceback" not in pod.said()
 
 
-class Elsewhere:
+class ForeignServer:
     """A TLS server with a certificate of its own that is no provider."""
 
     def __init__(self, home: Path) -> None:
@@ -145,7 +145,7 @@ class Elsewhere:
 
 @pytest.mark.requirement("egress:not-opened")
 def test_tls_of_a_host_that_is_not_governed_is_not_opened(running: Pod) -> None:
-    elsewhere = Elsewhere(running.home)
+    elsewhere = ForeignServer(running.home)
     with through(
         running, str(elsewhere.certificate)
     ) as client:  # trusts the server's own certificate, and not ours

@@ -23,7 +23,7 @@ from tests.failures.table import Phase, told
 from tests.peers import Provider, Service
 from tests.proxy.pod import TOOL_TOKEN, Pod
 from tests.waiting import free_port
-from tests.wires import Made, Wire, anthropic, openai
+from tests.wires import MadeCall, Wire, anthropic, openai
 
 ASKED: dict[str, Any] = {"model": "m-test", "messages": [{"role": "user", "content": "Go"}]}
 PREFIX = "/of-the-provider"
@@ -142,7 +142,9 @@ async def test_the_sdk_raises_its_own_class(
 
 def script(dialect: Wire, failure: Failure, phase: Phase, go: asyncio.Event) -> list[raw.Act]:
     asked = {Phase.FIRST: 0, Phase.OPEN: 0, Phase.LATER: 1, Phase.FINAL: 2}[phase]
-    made = [Made(f"c{number}", "desk__balance", f'{{"n": {number}}}') for number in range(asked)]
+    made = [
+        MadeCall(f"c{number}", "desk__balance", f'{{"n": {number}}}') for number in range(asked)
+    ]
     failing = failure.act(dialect)
     held = raw.held(failing, go) if phase is Phase.OPEN else failing
     return [*(raw.answers(200, dialect.reply("", [call], {})) for call in made), held]

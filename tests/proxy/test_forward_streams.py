@@ -29,7 +29,7 @@ def ending(wired: WiredPod, said: int) -> tuple[str, int]:
     return event["type"], event["status_code"]
 
 
-class Stepwise:
+class SteppedAnswer:
     """An answer that sends one event each time the test lets it."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Stepwise:
 
 @pytest.mark.requirement("forward:streaming")
 def test_each_event_is_there_before_the_next_one_is_made(wired: WiredPod) -> None:
-    stepwise = Stepwise()
+    stepwise = SteppedAnswer()
     wired.wire.answers.put(stepwise)
     with wired.runner() as runner:
         runner.send(wired.head("POST /v1/chat/completions", f"content-length: {len(CHAT)}") + CHAT)

@@ -62,10 +62,14 @@ def test_a_fault_of_ours_in_a_turn_is_told_and_recorded_with_what_ran(
     pod_with(
         pod,
         "from claw_mediate.dialects.openai import DIALECT as _CHAT\n"
-        "_real = _CHAT.write_request\n"
-        "def _broken(offered, rounds):\n    if rounds: raise ZeroDivisionError\n    return "
-        "_real(offered, rounds)\n"
-        "object.__setattr__(_CHAT, 'write_request', _broken)\n",
+        "_build = _CHAT.build_request\n"
+        "def _build_broken(*given):\n"
+        "    write = _build(*given)\n"
+        "    def _write(use, rounds=()):\n"
+        "        if rounds: raise ZeroDivisionError\n"
+        "        return write(use)\n"
+        "    return _write\n"
+        "object.__setattr__(_CHAT, 'build_request', _build_broken)\n",
     )
     pod.service.routes["GET", "/balance"] = JSONResponse({"usd": 1})
     pod.provider.says(calls(("c1", "desk__balance", {})))

@@ -12,7 +12,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tests.peers import Held, calls, text
+from tests.peers import DelayedAnswer, calls, text
 from tests.proxy.pod import PROVIDER_KEY, Pod, authority, headers
 from tests.wires.openai import completion
 
@@ -155,7 +155,7 @@ def test_a_header_that_is_not_ascii_goes_through(running: Pod) -> None:
 
 @pytest.mark.requirement("stop:answers-end")
 def test_a_stream_under_way_is_sent_to_its_end_when_the_proxy_is_stopped(running: Pod) -> None:
-    held = Held(JSONResponse({"usd": 1}))
+    held = DelayedAnswer(JSONResponse({"usd": 1}))
     running.service.routes["GET", "/balance"] = held
     running.provider.says(calls(("c1", "desk__balance", {})), text("Done. " * 3000))
     stream: Any = running.client().chat.completions.create(
@@ -175,7 +175,7 @@ def test_stdout_is_json_line_by_line_whatever_goes_wrong(running: Pod) -> None:
     async def broken(_request: Request) -> Response:
         return Response(b"<html>", status_code=200)
 
-    held = Held(JSONResponse({}))
+    held = DelayedAnswer(JSONResponse({}))
     running.provider.says(broken, held)
     for token in (running.token(), "analyst:wrong"):
         httpx2.post(

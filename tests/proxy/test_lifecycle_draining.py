@@ -20,7 +20,7 @@ import openai
 import pytest
 from starlette.responses import JSONResponse, StreamingResponse
 
-from tests.peers import Held, calls, text
+from tests.peers import DelayedAnswer, calls, text
 from tests.proxy.pod import Pod, headers
 from tests.waiting import eventually
 
@@ -108,7 +108,7 @@ def test_running_requests_end_whole_and_new_ones_are_refused_with_a_time(pod: Po
     """Its settings change meanwhile, too."""
     source = pod.own_script().read_text(encoding="utf-8")
     pod_with(pod, CLLAMA_DRAIN_MS="60000")
-    held, go, begun = Held(JSONResponse({"usd": 1})), threading.Event(), threading.Event()
+    held, go, begun = DelayedAnswer(JSONResponse({"usd": 1})), threading.Event(), threading.Event()
     pod.service.routes["GET", "/balance"] = held
     body = json.dumps(asked("Before")).encode()
     with (
@@ -201,7 +201,7 @@ def test_signals_change_nothing_to_the_very_end(pod: Pod) -> None:
 
 @pytest.mark.requirement("drain:cut-off")
 def test_who_is_cut_off_before_its_turn_has_begun_is_told_to_come_again(pod: Pod) -> None:
-    slow = Held(JSONResponse({"calm": True}))
+    slow = DelayedAnswer(JSONResponse({"calm": True}))
     pod.service.routes["GET", "/feed"] = slow
     pod_with(pod, CLLAMA_DRAIN_MS="300")
     for agent_id in ("analyst", "plain"):
@@ -237,7 +237,7 @@ def test_a_request_that_is_cut_off_is_resumed_by_the_sdks_retry_without_a_second
     pod: Pod,
 ) -> None:
     pod_with(pod, CLLAMA_DRAIN_MS="300")
-    slow, stuck = Held(JSONResponse({"usd": 1})), Held(JSONResponse({"sent": 5}))
+    slow, stuck = DelayedAnswer(JSONResponse({"usd": 1})), DelayedAnswer(JSONResponse({"sent": 5}))
     pod.service.routes |= {
         ("POST", "/trade"): JSONResponse({"bought": "NVDA"}),
         ("GET", "/balance"): slow,
@@ -261,7 +261,7 @@ def test_a_request_that_is_cut_off_is_resumed_by_the_sdks_retry_without_a_second
         pod.provider.says(calls(("c3", "desk__transfer", {})))
         sent = pool.submit(pod.client("clerk", **create).chat.completions.create, **asked("Send"))
         assert stuck.asked.wait(30)
-        hanging = Held(text("too late"))
+        hanging = DelayedAnswer(text("too late"))
         pod.provider.says(calls(("c4", "desk__balance", {})), hanging)
         slow.asked.clear()
         streamed = pool.submit(

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from starlette.responses import JSONResponse
 
-from tests.peers import Gated, Held, Reply, calls
-from tests.proxy.live_runners import RUNNERS, WIRES, LiveRunner, Play, RawRunner
+from tests.peers import DelayedAnswer, GatedReply, Reply, calls
+from tests.proxy.live_runners import RUNNERS, WIRES, LivePlayback, LiveRunner, RawRunner
 from tests.proxy.pod import Pod
 from tests.waiting import eventually
-from tests.wires import Made
+from tests.wires import MadeCall
 
-SHELL = Made("call_n", "shell", '{"cmd": "ls"}')
+SHELL = MadeCall("call_n", "shell", '{"cmd": "ls"}')
 MANAGED = ("call_m", "desk__balance", {})
 
 
@@ -44,11 +44,11 @@ def request(runner: str, words: str = "How am I doing?") -> dict[str, Any]:
 @pytest.mark.requirement("live:word-by-word")
 @pytest.mark.parametrize("runner", RUNNERS)
 def test_each_word_is_there_before_the_provider_says_the_next(live: Pod, runner: str) -> None:
-    first = Gated(calls(MANAGED, words="Let me have a look."))
-    last = Gated(Reply("You have 50 dollars.", (SHELL,)))
+    first = GatedReply(calls(MANAGED, words="Let me have a look."))
+    last = GatedReply(Reply("You have 50 dollars.", (SHELL,)))
     live.provider.says(first, last)
     hears = LiveRunner.start(live, runner, request(runner))
-    play = Play(hears)
+    play = LivePlayback(hears)
     play.words(first)
     play.words(last)
 
@@ -69,13 +69,13 @@ def is_managed(event: dict[str, Any]) -> bool:
 def test_a_turn_streams_over_each_version_of_http_and_no_event_tells_of_a_managed_call(
     live: Pod, wire: str, version: str
 ) -> None:
-    tool = Held(JSONResponse({"usd": 50}))
+    tool = DelayedAnswer(JSONResponse({"usd": 50}))
     live.service.routes["GET", "/balance"] = tool
-    first = Gated(calls(MANAGED, words="Let me have a look."))
-    last = Gated(Reply("You have 50 dollars.", (SHELL,)))
+    first = GatedReply(calls(MANAGED, words="Let me have a look."))
+    last = GatedReply(Reply("You have 50 dollars.", (SHELL,)))
     live.provider.says(first, last)
     hears = RawRunner.ask(live, wire, request(wire), version)
-    play = Play(hears)
+    play = LivePlayback(hears)
     before = beats(hears)
     eventually(lambda: beats(hears) > before, "a keepalive comes before the first word")
     play.words(first)

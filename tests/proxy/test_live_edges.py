@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator
 import pytest
 from starlette.responses import JSONResponse, StreamingResponse
 
-from tests.peers import Held, Reply, text
+from tests.peers import DelayedAnswer, Reply, text
 from tests.proxy.live_pod import BUYS, LOOKS, Scene, events_of, managed_events, stream
 from tests.proxy.live_runners import data_of
-from tests.wires import Body, Said
+from tests.wires import Body, ReplyContent
 
 SETTINGS = {"CLLAMA_LIVE_FIRST_MS": "60000"}
 SAYS = Reply("One two three.")
@@ -35,14 +35,14 @@ def test_a_stream_that_is_compressed_all_the_same_is_read(scene: Scene) -> None:
 
     scene.says(gzipped(BUYS), gzipped(SAYS))  # 34
     runner = scene.ask()
-    assert scene.said(runner) == Said(f"{BUYS.text}{scene.glue}{SAYS.text}")
+    assert scene.said(runner) == ReplyContent(f"{BUYS.text}{scene.glue}{SAYS.text}")
     assert "content-encoding" not in {name.lower() for name in runner.headers}
     assert len(scene.writes) == 1
 
 
 @pytest.mark.requirement("live:edges")
 def test_a_turn_keeps_the_tools_that_it_began_with_though_its_files_change(scene: Scene) -> None:
-    looks = Held(JSONResponse({"usd": 50}))
+    looks = DelayedAnswer(JSONResponse({"usd": 50}))
     scene.pod.service.routes["GET", "/balance"] = looks  # 36
     scene.says(LOOKS, BUYS, SAYS)
     runner = scene.ask()
@@ -68,7 +68,7 @@ def test_a_call_that_ran_out_of_tokens_never_runs(scene: Scene) -> None:
     events = [event + b"\n\n" for event in scene.wire.streamed(body).split(b"\n\n")[:-1]]
     scene.says(stream(events), text("Sorry."))
     runner = scene.ask()
-    assert scene.said(runner) == Said(f"{BUYS.text}{scene.glue}Sorry.")
+    assert scene.said(runner) == ReplyContent(f"{BUYS.text}{scene.glue}Sorry.")
     assert managed_events(runner) == []
     assert scene.writes == []
     ((_, result),) = scene.wire.answers(scene.sent[-1].json[scene.wire.TRANSCRIPT])
@@ -94,7 +94,7 @@ def test_chat_streams_end_in_more_ways_than_one(scene: Scene) -> None:
     for number, (sent, said) in enumerate([(no_done, SAYS.text), (more, f"{SAYS.text} Four.")]):
         scene.says(stream(sent))
         body = scene.request(scene.wire.user(f"Say it ({number})."))
-        assert scene.said(scene.ask(body=body)) == Said(said)
+        assert scene.said(scene.ask(body=body)) == ReplyContent(said)
 
 
 @pytest.mark.requirement("live:edges")
@@ -111,6 +111,6 @@ def test_a_name_in_two_parts_and_words_in_the_chunk_of_a_call_are_told_apart(sce
     ]
     scene.says(stream([*events[:place], *split, *events[place + 1 :]]), text("Bought."))
     runner = scene.ask()
-    assert scene.said(runner) == Said(f"{BUYS.text} Now.\n\nBought.")
+    assert scene.said(runner) == ReplyContent(f"{BUYS.text} Now.\n\nBought.")
     assert managed_events(runner) == []
     assert len(scene.writes) == 1

@@ -12,12 +12,12 @@ import httpx2
 import pytest
 from starlette.responses import JSONResponse
 
-from tests.peers import Gated, Held, Reply, text
+from tests.peers import DelayedAnswer, GatedReply, Reply, text
 from tests.proxy.live_pod import BUYS, LISTS, Scene, managed_events, start_live
 from tests.proxy.live_runners import WIRES, RawRunner
 from tests.proxy.pod import Pod, headers
 from tests.waiting import eventually
-from tests.wires import Body, Said, responses
+from tests.wires import Body, ReplyContent, responses
 
 VERSIONS = ("HTTP/1.1", "HTTP/2")
 BOUGHT = Reply("Bought one for you.")
@@ -26,12 +26,12 @@ DONE = text("It is done.")
 
 
 @dataclass
-class Begun:
+class TradingTurn:
     """A turn that has traded and says so, or is about to."""
 
     scene: Scene
     runner: RawRunner
-    reply: Gated
+    reply: GatedReply
     version: str
 
     @property
@@ -44,12 +44,12 @@ class Begun:
         return self.scene.ask(self.version, body=self.scene.request(*messages))
 
 
-def trades(pod: Pod, protocol: str, version: str, *, in_text: bool = True) -> Begun:
+def trades(pod: Pod, protocol: str, version: str, *, in_text: bool = True) -> TradingTurn:
     """Begin a turn that trades; ``in_text``: its next reply stops within its text."""
-    scene, reply = Scene(pod, protocol), Gated(BOUGHT)
+    scene, reply = Scene(pod, protocol), GatedReply(BOUGHT)
     scene.says(BUYS, reply)
     runner = scene.ask(version)
-    begun = Begun(scene, runner, reply, version)
+    begun = TradingTurn(scene, runner, reply, version)
     eventually(lambda: reply.events, "the second reply is asked for")
     if in_text:
         last = next(at for at, each in enumerate(reply.events) if b"one" in each)
@@ -58,15 +58,15 @@ def trades(pod: Pod, protocol: str, version: str, *, in_text: bool = True) -> Be
     return begun
 
 
-def waits_for_a_tool(pod: Pod, protocol: str, version: str) -> tuple[Begun, Held]:
+def waits_for_a_tool(pod: Pod, protocol: str, version: str) -> tuple[TradingTurn, DelayedAnswer]:
     """Begin a turn whose write is under way, behind the words of its first reply."""
-    scene, tool = Scene(pod, protocol), Held(JSONResponse({"order": 1}))
+    scene, tool = Scene(pod, protocol), DelayedAnswer(JSONResponse({"order": 1}))
     pod.service.routes["POST", "/trade"] = tool
     scene.says(BUYS)
     runner = scene.ask(version)
     assert tool.asked.wait(60)
     runner.hears(BUYS.text)
-    return Begun(scene, runner, Gated(BOUGHT), version), tool
+    return TradingTurn(scene, runner, GatedReply(BOUGHT), version), tool
 
 
 def ready(pod: Pod) -> None:
@@ -116,7 +116,7 @@ def test_a_turn_that_flows_when_the_proxy_stops_has_the_time_of_the_drain(pod: P
     for each in begun:
         each.reply.release_all()
     for each in begun:
-        assert each.scene.said(each.runner) == Said(each.known + BOUGHT.text)
+        assert each.scene.said(each.runner) == ReplyContent(each.known + BOUGHT.text)
         assert managed_events(each.runner) == []
     assert ends(pod) == 0
     assert trades_made(pod) == len(begun)
@@ -130,7 +130,7 @@ def test_a_turn_that_outlives_the_drain_is_cut_and_goes_on_at_the_next_proxy(pod
     ready(pod)
     begun = [trades(pod, protocol, version) for protocol in WIRES for version in VERSIONS]
     unshown = Scene(pod, "chat")
-    silent = Gated(LISTS)
+    silent = GatedReply(LISTS)
     unshown.says(silent)
     waiting = unshown.ask()
     assert silent.asked.wait(60)
@@ -153,7 +153,7 @@ def test_a_turn_that_outlives_the_drain_is_cut_and_goes_on_at_the_next_proxy(pod
     for each in begun:
         each.scene.says(DONE)
         again = each.asks_again()
-        assert each.scene.said(again) == Said(f"{each.known}It is done.")
+        assert each.scene.said(again) == ReplyContent(f"{each.known}It is done.")
         assert managed_events(again) == []
     assert trades_made(pod) == len(begun)
     entries = pod.history("analyst")
@@ -183,7 +183,7 @@ def test_turns_whose_proxy_was_killed_go_on_and_nothing_that_is_held_is_shown_tw
     pod.start()
     for each in [*in_text, *between]:
         each.scene.says(DONE)
-        assert each.scene.said(each.asks_again()) == Said(f"{each.known}It is done.")
+        assert each.scene.said(each.asks_again()) == ReplyContent(f"{each.known}It is done.")
     for each in holding:
         each.scene.says(DONE)
         again = each.asks_again(held(each.scene, each.runner.text))
@@ -193,7 +193,7 @@ def test_turns_whose_proxy_was_killed_go_on_and_nothing_that_is_held_is_shown_tw
         assert "Bought" not in sent, "the half of a reply leaves the transcript"
     for each, _ in in_tool:
         each.scene.says(DONE)
-        assert each.scene.said(each.asks_again()) == Said(f"{each.known}It is done.")
+        assert each.scene.said(each.asks_again()) == ReplyContent(f"{each.known}It is done.")
         assert "outcome_unknown" in str(pod.provider.received[-1].json)
     assert trades_made(pod) == len(all_begun)
     assert "Traceback" not in pod.said()

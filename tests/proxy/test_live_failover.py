@@ -10,13 +10,13 @@ from collections.abc import Iterator
 import pytest
 from starlette.responses import JSONResponse
 
-from tests.peers import Answer, Gated, Held, Provider, Reply, text
-from tests.proxy.live_pod import BUYS, LISTS, Scene, Steps, events_of, failure, start_live
-from tests.proxy.live_runners import WIRES, Broken
+from tests.peers import Answer, DelayedAnswer, GatedReply, Provider, Reply, text
+from tests.proxy.live_pod import BUYS, LISTS, GatedStream, Scene, events_of, failure, start_live
+from tests.proxy.live_runners import WIRES, BrokenReply
 from tests.proxy.pod import Pod, pod_at
 from tests.proxy.test_failover import allow
 from tests.waiting import eventually
-from tests.wires import Said, Wire
+from tests.wires import ReplyContent, Wire
 
 SAYS = Reply("One two three.")
 SPARE = {"chat": "spare/gpt-spare", "anthropic": "claude/claude-spare"}
@@ -62,7 +62,7 @@ def ask_two(scene: Scene) -> str:
     return "two-anthropic" if scene.protocol == "anthropic" else "two-chat"
 
 
-def let_go(gated: Gated) -> Gated:
+def let_go(gated: GatedReply) -> GatedReply:
     gated.release_all()
     return gated
 
@@ -79,14 +79,14 @@ def test_what_fails_before_its_first_word_is_asked_of_the_second_provider(
     first = events_of(scene.wire, SAYS)[:1]
     fails: dict[str, Answer] = {
         "status": busy(scene.wire),
-        "error": let_go(Broken(SAYS, "", failure(scene.wire))),
-        "cut": let_go(Broken(SAYS, "")),
-        "unreadable": let_go(Steps([*first, b'data: {"half\n\n'])),
+        "error": let_go(BrokenReply(SAYS, "", failure(scene.wire))),
+        "cut": let_go(BrokenReply(SAYS, "")),
+        "unreadable": let_go(GatedStream([*first, b'data: {"half\n\n'])),
     }
     scene.says(fails[kind])
     second.says(BUYS, text("Bought."))
     runner = scene.ask(agent_id=ask_two(scene))
-    assert scene.said(runner) == Said(f"{BUYS.text}{scene.glue}Bought.")
+    assert scene.said(runner) == ReplyContent(f"{BUYS.text}{scene.glue}Bought.")
     assert len(scene.sent) == 1
     assert [sent.json["stream"] for sent in second.received] == [True, True]
     assert len(scene.writes) == 1
@@ -99,7 +99,7 @@ def test_what_fails_before_its_first_word_is_asked_of_the_second_provider(
 def test_what_fails_behind_its_first_word_is_asked_of_nobody_else(
     scene: Scene, second: Provider
 ) -> None:
-    scene.says(let_go(Broken(SAYS, "two")))
+    scene.says(let_go(BrokenReply(SAYS, "two")))
     runner = scene.ask(agent_id=ask_two(scene))
     assert runner.end() == "cut"
     assert runner.text == "One two "
@@ -114,14 +114,14 @@ def test_what_fails_behind_its_first_word_is_asked_of_nobody_else(
 def test_behind_a_head_that_went_out_by_time_a_failure_is_tried_twice_more(
     scene: Scene, *, recovers: bool
 ) -> None:
-    fails = [Held(busy(scene.wire)), busy(scene.wire)]
+    fails = [DelayedAnswer(busy(scene.wire)), busy(scene.wire)]
     scene.says(*fails, text("At last.") if recovers else busy(scene.wire))
     runner = scene.ask()
     eventually(lambda: b"claw round=1" in runner.stream or b"ping" in runner.stream, "a beat")
     assert runner.status == 200
     fails[0].go.set()  # type: ignore[union-attr]
     if recovers:
-        assert scene.said(runner) == Said("At last.")
+        assert scene.said(runner) == ReplyContent("At last.")
     else:
         assert "busy" in scene.error(runner)["message"]
         assert "retry-after" not in {name.lower() for name in runner.headers}
@@ -131,7 +131,7 @@ def test_behind_a_head_that_went_out_by_time_a_failure_is_tried_twice_more(
 @pytest.mark.requirement("live:failure-idle")
 @pytest.mark.parametrize("version", ["HTTP/1.0", "HTTP/1.1", "HTTP/2"])
 def test_a_reply_that_falls_silent_behind_its_first_word_is_cut(scene: Scene, version: str) -> None:
-    gated = Gated(SAYS)
+    gated = GatedReply(SAYS)
     scene.says(gated)
     runner = scene.ask(version)
     eventually(lambda: gated.events, "the provider is asked")
@@ -148,11 +148,11 @@ def test_a_reply_that_falls_silent_behind_its_first_word_is_cut(scene: Scene, ve
 
 @pytest.mark.requirement("live:failure-idle")
 def test_a_reply_that_falls_silent_unshown_is_asked_for_again(scene: Scene) -> None:
-    gated = Gated(Reply("", LISTS.calls))
+    gated = GatedReply(Reply("", LISTS.calls))
     scene.says(gated, SAYS)
     runner = scene.ask()
     eventually(lambda: gated.events, "the provider is asked")
     gated.release(next(at for at, each in enumerate(gated.events) if b"call_n" in each) + 1)
-    assert scene.said(runner) == Said(SAYS.text)
+    assert scene.said(runner) == ReplyContent(SAYS.text)
     assert gated.left.wait(60), "the provider's connection is closed"
     assert len(scene.sent) == 2

@@ -9,21 +9,21 @@ import json
 import pytest
 from starlette.responses import JSONResponse
 
-from tests.peers import Gated, Reply, text
+from tests.peers import GatedReply, Reply, text
 from tests.proxy.live_pod import (
     BUYS,
     LISTS,
     LOOKS,
+    GatedStream,
     Scene,
-    Steps,
     events_of,
     failure,
     managed_events,
     stream,
 )
-from tests.proxy.live_runners import Broken
+from tests.proxy.live_runners import BrokenReply
 from tests.proxy.pod import PROVIDER_KEY
-from tests.wires import Said, anthropic, openai, responses
+from tests.wires import ReplyContent, anthropic, openai, responses
 
 SETTINGS = {"CLLAMA_LIVE_FIRST_MS": "60000"}
 VERSIONS = ("HTTP/1.0", "HTTP/1.1", "HTTP/2")
@@ -36,7 +36,7 @@ ENDS = (b"[DONE]", b"message_stop", b"response.completed", b"response.failed", b
 
 @pytest.mark.requirement("live:failure-unshown")
 def test_an_error_before_the_first_word_is_the_status_that_it_means(scene: Scene) -> None:
-    scene.says(Broken(SAYS, "", failure(scene.wire)))
+    scene.says(BrokenReply(SAYS, "", failure(scene.wire)))
     release(scene)
     runner = scene.ask()
     assert runner.end() == "whole"
@@ -49,7 +49,7 @@ def test_an_error_before_the_first_word_is_the_status_that_it_means(scene: Scene
 
 @pytest.mark.requirement("live:failure-unshown")
 def test_a_cut_before_the_first_word_is_a_502(scene: Scene) -> None:
-    scene.says(Broken(SAYS, ""))
+    scene.says(BrokenReply(SAYS, ""))
     release(scene)
     runner = scene.ask()
     assert runner.end() == "whole"
@@ -71,7 +71,7 @@ def test_a_refusal_of_the_request_passes_with_its_status(scene: Scene) -> None:
 def release(scene: Scene) -> None:
     """Let every reply of the script that waits be sent."""
     for answer in scene.pod.provider.script:
-        if isinstance(answer, Gated):
+        if isinstance(answer, GatedReply):
             answer.release_all()
 
 
@@ -81,7 +81,7 @@ def test_an_error_behind_the_first_word_passes_without_secrets_and_managed_names
     scene: Scene, version: str
 ) -> None:
     told = f"The key {PROVIDER_KEY} may not call desk__trade."
-    scene.says(LOOKS, Broken(SAYS, "two", failure(scene.wire, told)))
+    scene.says(LOOKS, BrokenReply(SAYS, "two", failure(scene.wire, told)))
     release(scene)
     runner = scene.ask(version)
     error = scene.error(runner)
@@ -100,7 +100,7 @@ def test_an_error_behind_the_first_word_passes_without_secrets_and_managed_names
 @pytest.mark.requirement("live:failure-cut")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_cut_behind_the_first_word_is_a_cut_and_no_clean_end(scene: Scene, version: str) -> None:
-    scene.says(LOOKS, Broken(SAYS, "two"))
+    scene.says(LOOKS, BrokenReply(SAYS, "two"))
     release(scene)
     runner = scene.ask(version)
     if version == "HTTP/1.0":  # which has no cut that can be told from an end
@@ -147,7 +147,7 @@ def test_a_later_reply_that_breaks_off_unshown_is_asked_for_again(scene: Scene) 
     called = next(place for place, event in enumerate(held) if b"call_n" in event)
     scene.says(BUYS, stream(held[: called + 1], cut=True), text("Bought."))
     runner = scene.ask()
-    assert scene.said(runner) == Said(f"{BUYS.text}{scene.glue}Bought.")
+    assert scene.said(runner) == ReplyContent(f"{BUYS.text}{scene.glue}Bought.")
     assert len(scene.writes) == 1
     assert len(scene.sent) == 3
 
@@ -156,7 +156,7 @@ def test_a_later_reply_that_breaks_off_unshown_is_asked_for_again(scene: Scene) 
 def test_a_reply_that_cannot_be_read_behind_its_first_word_is_an_error_event(scene: Scene) -> None:
     events = events_of(scene.wire, SAYS)
     said = next(place for place, event in enumerate(events) if b"two" in event) + 1
-    steps = Steps([*events[:said], b'data: {"half": \n\n', *events[said:]])
+    steps = GatedStream([*events[:said], b'data: {"half": \n\n', *events[said:]])
     scene.says(steps)
     runner = scene.ask()
     steps.release(said)
@@ -172,7 +172,7 @@ def test_a_tool_that_fails_is_told_to_the_model_and_to_nobody_else(scene: Scene)
     scene.pod.service.routes["POST", "/trade"] = JSONResponse({"error": "closed"}, 503)
     scene.says(BUYS, text("It is closed."))
     runner = scene.ask()
-    assert scene.said(runner) == Said(f"{BUYS.text}{scene.glue}It is closed.")
+    assert scene.said(runner) == ReplyContent(f"{BUYS.text}{scene.glue}It is closed.")
     assert managed_events(runner) == []
     assert len(scene.writes) == 1
 
@@ -182,7 +182,7 @@ def test_a_tool_that_fails_is_told_to_the_model_and_to_nobody_else(scene: Scene)
 def test_a_turn_that_was_cut_behind_a_write_goes_on_with_the_same_request(
     scene: Scene, version: str
 ) -> None:
-    scene.says(BUYS, Broken(Reply("Bought one for you."), "one"))
+    scene.says(BUYS, BrokenReply(Reply("Bought one for you."), "one"))
     release(scene)
     first = scene.ask(version)
     first.end()
@@ -190,7 +190,7 @@ def test_a_turn_that_was_cut_behind_a_write_goes_on_with_the_same_request(
 
     scene.says(text("It is done."))
     second = scene.ask(version)
-    assert scene.said(second) == Said(f"{BUYS.text}{scene.glue}It is done.")
+    assert scene.said(second) == ReplyContent(f"{BUYS.text}{scene.glue}It is done.")
     assert managed_events(second) == []
     assert len(scene.writes) == 1
     assert len(scene.sent) == 3

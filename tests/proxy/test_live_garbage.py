@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from tests.peers import Reply, calls, text
-from tests.proxy.live_pod import BUYS, Scene, Steps, events_of, managed_events, stream
+from tests.proxy.live_pod import BUYS, GatedStream, Scene, events_of, managed_events, stream
 from tests.proxy.live_runners import data_of
-from tests.wires import Body, Said
+from tests.wires import Body, ReplyContent
 
 SETTINGS = {"CLLAMA_LIVE_FIRST_MS": "60000"}
 MIB = 1 << 20
@@ -82,7 +82,7 @@ def test_a_stream_in_an_odd_form_is_read(scene: Scene, form: str) -> None:
     change = ODD[form]
     scene.says(stream(change(events_of(scene.wire, BUYS))), text("Bought."))
     runner = scene.ask()
-    assert scene.said(runner) == Said(f"{BUYS.text}{scene.glue}Bought.")
+    assert scene.said(runner) == ReplyContent(f"{BUYS.text}{scene.glue}Bought.")
     assert managed_events(runner) == []
     assert len(scene.writes) == 1
 
@@ -92,7 +92,7 @@ def test_a_stream_in_an_odd_form_is_read(scene: Scene, form: str) -> None:
 def test_chunks_of_no_type_are_read(scene: Scene) -> None:
     scene.says(stream(of_no_type(events_of(scene.wire, BUYS))), text("Bought."))
     runner = scene.ask()
-    assert scene.said(runner) == Said(f"{BUYS.text}{scene.glue}Bought.")
+    assert scene.said(runner) == ReplyContent(f"{BUYS.text}{scene.glue}Bought.")
     assert len(scene.writes) == 1
 
 
@@ -101,7 +101,7 @@ def test_chunks_of_no_type_are_read(scene: Scene) -> None:
 def test_what_cannot_be_read_behind_words_is_an_error_event_and_nothing_runs(
     scene: Scene, what: str
 ) -> None:
-    steps = Steps(UNREADABLE[what](events_of(scene.wire, BUYS)))
+    steps = GatedStream(UNREADABLE[what](events_of(scene.wire, BUYS)))
     scene.says(steps)
     runner = scene.ask()
     steps.release(1 + max(at for at, event in enumerate(steps.steps) if b"one." in event))
@@ -171,7 +171,7 @@ def test_a_call_in_an_odd_form_runs_once_or_is_told_to_the_model(scene: Scene, f
     change, runs = CALLS[form]
     scene.says(stream(changed(events_of(scene.wire, BUYS), change)), text("Well."))
     runner = scene.ask()
-    assert scene.said(runner) == Said(f"{BUYS.text}{scene.glue}Well.")
+    assert scene.said(runner) == ReplyContent(f"{BUYS.text}{scene.glue}Well.")
     assert managed_events(runner) == []
     assert len(scene.writes) == runs
     ((_, result),) = scene.wire.answers(scene.sent[-1].json[scene.wire.TRANSCRIPT])
@@ -185,7 +185,7 @@ def test_calls_that_share_an_index_are_told_apart_by_their_ids(scene: Scene) -> 
     events = changed(events_of(scene.wire, made), lambda part: part.update(index=0))
     scene.says(stream(events), text("Well."))
     runner = scene.ask()
-    assert scene.said(runner) == Said("Well.")
+    assert scene.said(runner) == ReplyContent("Well.")
     assert len(scene.writes) == 1
     results = scene.wire.answers(scene.sent[-1].json[scene.wire.TRANSCRIPT])
     assert [(call_id, json.loads(told)["ok"]) for call_id, told in results] == [
@@ -207,7 +207,7 @@ def test_a_call_at_no_place_of_its_own_fails_the_reply(scene: Scene, place: str)
     call = {**data_of(events[at]), name: PLACES[place]}
     if call[name] is None:
         del call[name]
-    steps = Steps([*events[:at], written(call), *events[at + 1 :]])
+    steps = GatedStream([*events[:at], written(call), *events[at + 1 :]])
     scene.says(steps)
     runner = scene.ask()
     steps.release(at)

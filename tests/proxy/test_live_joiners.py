@@ -7,11 +7,11 @@ import json
 import pytest
 from starlette.responses import JSONResponse
 
-from tests.peers import Gated, Held, Reply, text
+from tests.peers import DelayedAnswer, GatedReply, Reply, text
 from tests.proxy.live_pod import BUYS, LOOKS, Scene, managed_events
-from tests.proxy.live_runners import Play, RawRunner
+from tests.proxy.live_runners import LivePlayback, RawRunner
 from tests.waiting import eventually
-from tests.wires import Said
+from tests.wires import ReplyContent
 
 SETTINGS = {"CLLAMA_LIVE_FIRST_MS": "300"}
 SAYS = Reply("One two three.")
@@ -22,10 +22,10 @@ SAYS = Reply("One two three.")
 def test_a_second_runner_gets_everything_from_the_beginning_and_then_live(
     scene: Scene, version: str
 ) -> None:
-    first, last = Gated(LOOKS), Gated(SAYS)
+    first, last = GatedReply(LOOKS), GatedReply(SAYS)
     scene.says(first, last)
     runner = scene.ask()
-    play = Play(runner)
+    play = LivePlayback(runner)
     play.words(first)
     assert last.asked.wait(60)
     words = next(at for at, each in enumerate(last.events) if b"One" in each) + 1
@@ -40,7 +40,11 @@ def test_a_second_runner_gets_everything_from_the_beginning_and_then_live(
         each.hears(f"{so_far}two ")
     last.release_all()
 
-    assert scene.said(runner) == scene.said(joiner) == Said(f"{LOOKS.text}{scene.glue}{SAYS.text}")
+    assert (
+        scene.said(runner)
+        == scene.said(joiner)
+        == ReplyContent(f"{LOOKS.text}{scene.glue}{SAYS.text}")
+    )
     assembled = scene.wire.assembled
     assert assembled(joiner.stream) == assembled(runner.stream)
     assert len(scene.sent) == 2
@@ -49,7 +53,7 @@ def test_a_second_runner_gets_everything_from_the_beginning_and_then_live(
 
 @pytest.mark.requirement("live:joins")
 def test_a_turn_goes_on_for_the_runner_that_stays(scene: Scene) -> None:
-    gated = Gated(SAYS)
+    gated = GatedReply(SAYS)
     scene.says(gated)
     runner, joiner = scene.ask(), scene.ask()
     eventually(lambda: gated.events, "the provider is asked")
@@ -60,7 +64,7 @@ def test_a_turn_goes_on_for_the_runner_that_stays(scene: Scene) -> None:
     gated.release()
     joiner.hears("One two ")
     gated.release_all()
-    assert scene.said(joiner) == Said(SAYS.text)
+    assert scene.said(joiner) == ReplyContent(SAYS.text)
     assert not gated.left.is_set()
     assert len(scene.sent) == 1
 
@@ -71,7 +75,7 @@ def test_a_turn_goes_on_for_the_runner_that_stays(scene: Scene) -> None:
 def test_a_runner_that_leaves_closes_the_connection_to_the_provider(
     scene: Scene, version: str, *, words: bool
 ) -> None:
-    gated = Gated(SAYS)
+    gated = GatedReply(SAYS)
     scene.says(gated)
     runner = scene.ask(version)
     eventually(lambda: gated.events, "the provider is asked")
@@ -89,12 +93,12 @@ def test_a_runner_that_leaves_closes_the_connection_to_the_provider(
 def test_a_write_finishes_when_its_runner_leaves_and_the_turn_goes_on_when_it_is_back(
     scene: Scene,
 ) -> None:
-    trade = Held(JSONResponse({"order": 7}))
+    trade = DelayedAnswer(JSONResponse({"order": 7}))
     scene.pod.service.routes["POST", "/trade"] = trade
-    first = Gated(BUYS)
+    first = GatedReply(BUYS)
     scene.says(first)
     runner = scene.ask()
-    Play(runner).words(first)
+    LivePlayback(runner).words(first)
     assert trade.asked.wait(60)
     runner.leave()
     eventually(lambda: runner.ended or runner.error, "it has left")
@@ -103,12 +107,12 @@ def test_a_write_finishes_when_its_runner_leaves_and_the_turn_goes_on_when_it_is
     assert past["tool_calls"][0]["result"]["data"] == {"order": 7}
     assert past["shown"] == len(BUYS.text)
 
-    last = Gated(Reply("Bought."))
+    last = GatedReply(Reply("Bought."))
     scene.says(last)
     back = scene.ask()
     back.hears(BUYS.text)
-    Play(back).words(last)
-    assert scene.said(back) == Said(f"{BUYS.text}{scene.glue}Bought.")
+    LivePlayback(back).words(last)
+    assert scene.said(back) == ReplyContent(f"{BUYS.text}{scene.glue}Bought.")
     assert managed_events(back) == []
     assert len(scene.writes) == 1
     assert len(scene.sent) == 2
@@ -118,7 +122,7 @@ def test_a_write_finishes_when_its_runner_leaves_and_the_turn_goes_on_when_it_is
 
 @pytest.mark.requirement("live:leaves-a-write")
 def test_a_runner_that_is_back_while_its_write_still_runs_gets_that_one(scene: Scene) -> None:
-    trade = Held(JSONResponse({"order": 7}))
+    trade = DelayedAnswer(JSONResponse({"order": 7}))
     scene.pod.service.routes["POST", "/trade"] = trade
     scene.says(BUYS, text("Bought."))
     runner = scene.ask()
@@ -127,7 +131,7 @@ def test_a_runner_that_is_back_while_its_write_still_runs_gets_that_one(scene: S
     eventually(lambda: runner.ended or runner.error, "it has left")
     back: RawRunner = scene.ask()
     trade.go.set()
-    assert scene.said(back) == Said(f"{BUYS.text}{scene.glue}Bought.")
+    assert scene.said(back) == ReplyContent(f"{BUYS.text}{scene.glue}Bought.")
     assert len(scene.writes) == 1
     assert len(scene.sent) == 2
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from starlette.responses import Response
 
-from tests.peers import Held, Reply, text
+from tests.peers import DelayedAnswer, Reply, text
 from tests.proxy.live_pod import (
     BUYS,
     LISTS,
@@ -23,11 +23,11 @@ from tests.proxy.live_pod import (
     start_live,
     stream,
 )
-from tests.proxy.live_runners import Broken
+from tests.proxy.live_runners import BrokenReply
 from tests.proxy.pod import Pod, pod_at
 from tests.proxy.scraped import ScrapedPod
 from tests.waiting import eventually, free_port
-from tests.wires import Body, Said
+from tests.wires import Body, ReplyContent
 
 PORT = free_port()
 
@@ -109,7 +109,7 @@ def test_each_model_call_of_a_live_turn_asks_for_a_stream_without_compression(sc
 @pytest.mark.requirement("live:asks-upstream")
 def test_a_buffered_turn_asks_for_no_stream(scene: Scene) -> None:
     scene.says(LOOKS, text("Fifty."))
-    assert scene.said(scene.ask(agent_id="buffered")) == Said("Fifty.")
+    assert scene.said(scene.ask(agent_id="buffered")) == ReplyContent("Fifty.")
     assert [sent.json.get("stream", False) for sent in scene.sent] == [False, False]
     assert [sent.json.get("stream_options") for sent in scene.sent] == [None, None]
     assert scene.ended()["stream_mode"] == "buffered"
@@ -133,14 +133,14 @@ def test_a_usage_chunk_comes_only_to_who_asked_for_it(scene: Scene, asked: bool 
 
 @pytest.mark.requirement("live:hides-preambles")
 def test_an_agent_that_hides_preambles_shows_the_last_reply_alone(scene: Scene) -> None:
-    last = Held(stream(events_of(scene.wire, Reply("Fifty."), thought="So.")))
+    last = DelayedAnswer(stream(events_of(scene.wire, Reply("Fifty."), thought="So.")))
     scene.says(stream(events_of(scene.wire, LOOKS, thought="Where?")), last)
     runner = scene.ask(agent_id="quiet")
     assert last.asked.wait(60)
     eventually(lambda: runner.stream.count(b"claw") + runner.stream.count(b"ping"), "it is alive")
     assert runner.text == ""
     last.go.set()
-    assert scene.said(runner) == Said("Fifty.", thought="So.")
+    assert scene.said(runner) == ReplyContent("Fifty.", thought="So.")
     assert b"look" not in runner.stream
     assert b"Where?" not in runner.stream
     assert [sent.json["stream"] for sent in scene.sent] == [True, True]
@@ -191,7 +191,7 @@ def test_a_provider_that_answers_with_one_json_body_is_told_as_a_stream(scene: S
         scene.says(Response(body, media_type="application/json"))
     runner = scene.ask()
     said = scene.said(runner)
-    assert said == Said("Fifty.")
+    assert said == ReplyContent("Fifty.")
     assert managed_events(runner) == []
     assert [sent.json["stream"] for sent in scene.sent] == [True, True]
     assert {event["reason"] for event in scene.log("live_fallback")} == {"json_body"}
@@ -247,7 +247,7 @@ def test_the_metrics_count_the_times_the_fallbacks_and_the_cuts_of_live_turns(
         return [*counts, fallbacks, scraped.value("claw_live_cuts_total", **where)]
 
     before = figures()
-    broken = Broken(Reply("One two."), "One")
+    broken = BrokenReply(Reply("One two."), "One")
     broken.release_all()
     scene.says(LOOKS, broken, text("{}"))
     assert scene.ask().end() == "cut"

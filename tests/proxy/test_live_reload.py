@@ -7,17 +7,17 @@ from itertools import product
 import pytest
 from starlette.responses import JSONResponse
 
-from tests.peers import Gated, Held, Reply, text
+from tests.peers import DelayedAnswer, GatedReply, Reply, text
 from tests.proxy.live_pod import LOOKS, Scene, managed_events
 from tests.proxy.live_runners import WIRES, RawRunner
 from tests.proxy.pod import Pod
 from tests.waiting import eventually
-from tests.wires import Said
+from tests.wires import ReplyContent
 
 VERSIONS = ("HTTP/1.1", "HTTP/2")
 
 
-def until_have(reply: Gated) -> None:
+def until_have(reply: GatedReply) -> None:
     """Let a reply come up to the word "have"."""
     eventually(lambda: reply.events, "the provider is asked")
     reply.release(next(at for at, each in enumerate(reply.events) if b"have" in each) + 1)
@@ -30,14 +30,14 @@ def test_turns_that_flow_keep_their_tools_through_new_tools_a_new_script_and_new
     source = pod.own_script().read_text(encoding="utf-8")
     balance, trade = pod.balance_and_trade()
     pod.agent("analyst", balance, trade, stream="live")
-    tool = Held(JSONResponse({"usd": 50}))
+    tool = DelayedAnswer(JSONResponse({"usd": 50}))
     pod.service.routes["GET", "/balance"] = tool
     pod.environment["CLLAMA_LIVE_FIRST_MS"] = "100"
     pod.start()
 
-    begun: list[tuple[Scene, RawRunner, Gated]] = []
+    begun: list[tuple[Scene, RawRunner, GatedReply]] = []
     for protocol, version in product(WIRES, VERSIONS):
-        scene, reply = Scene(pod, protocol), Gated(LOOKS)
+        scene, reply = Scene(pod, protocol), GatedReply(LOOKS)
         scene.says(reply)
         runner = scene.ask(version)
         until_have(reply)
@@ -59,7 +59,7 @@ def test_turns_that_flow_keep_their_tools_through_new_tools_a_new_script_and_new
     for runner in late:
         eventually(lambda runner=runner: b"waiting=turn" in runner.stream, "keepalives come")
 
-    last = [Gated(Reply("You have 50 dollars.")) for _ in begun]
+    last = [GatedReply(Reply("You have 50 dollars.")) for _ in begun]
     for (scene, runner, reply), reads in zip(begun, last, strict=True):
         scene.says(reads)
         tool.asked.clear()
@@ -70,7 +70,7 @@ def test_turns_that_flow_keep_their_tools_through_new_tools_a_new_script_and_new
         until_have(reads)
         runner.hears(f"{LOOKS.text}{scene.glue}You have ")
         reads.release_all()
-        assert scene.said(runner) == Said(f"{LOOKS.text}{scene.glue}You have 50 dollars.")
+        assert scene.said(runner) == ReplyContent(f"{LOOKS.text}{scene.glue}You have 50 dollars.")
         assert managed_events(runner) == []
         assert "desk__balance" in str(pod.provider.received[-1].json["tools"])
         assert "Current time" not in str(pod.provider.received[-1].json)

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 import pytest
 from starlette.responses import JSONResponse
 
-from tests.peers import Held, Reply, text
+from tests.peers import DelayedAnswer, Reply, text
 from tests.proxy.live_pod import BUYS, Scene, managed_events, start_live
-from tests.proxy.live_runners import WIRES, Broken, RawRunner
+from tests.proxy.live_runners import WIRES, BrokenReply, RawRunner
 from tests.proxy.pod import Pod, pod_at
 from tests.waiting import eventually
-from tests.wires import Body, Said, responses
+from tests.wires import Body, ReplyContent, responses
 
 MAX_TRIES = 50
 BOUGHT = Reply("Bought one for you.")
@@ -59,7 +59,7 @@ def test_a_request_that_reaches_another_worker_while_its_turn_runs_waits_for_the
     scenes: Iterator[Scene],
 ) -> None:
     for scene in scenes:
-        tool = Held(JSONResponse({"order": 1}))
+        tool = DelayedAnswer(JSONResponse({"order": 1}))
         scene.pod.service.routes["POST", "/trade"] = tool
         scene.says(BUYS, BOUGHT)
         first = scene.ask()
@@ -69,7 +69,7 @@ def test_a_request_that_reaches_another_worker_while_its_turn_runs_waits_for_the
         was_elsewhere = waits(second)
         assert second.status == 200
         tool.go.set()
-        answer = Said(f"{BUYS.text}{scene.glue}{BOUGHT.text}")
+        answer = ReplyContent(f"{BUYS.text}{scene.glue}{BOUGHT.text}")
         assert scene.said(first) == scene.said(second) == answer
         assert managed_events(second) == []
         assert len(scene.writes) == 1
@@ -85,7 +85,7 @@ def test_a_turn_that_was_cut_at_one_worker_goes_on_at_the_other(
 ) -> None:
     """``holds``: the runner sends what it has of the answer."""
     for scene in scenes:
-        broken = Broken(BOUGHT, "one")
+        broken = BrokenReply(BOUGHT, "one")
         broken.release_all()
         scene.says(BUYS, broken)
         runner = scene.ask()

@@ -21,7 +21,7 @@ from tests.peers import calls, text
 from tests.proxy.looking import SavingPod
 from tests.proxy.pod import TOOL_TOKEN, Pod
 from tests.waiting import eventually
-from tests.wires import Made, anthropic
+from tests.wires import MadeCall, anthropic
 
 HI = [{"role": "user", "content": "Say it again."}]
 SAID = {"ok": True, "data": 'you said {"text": "hi"}'}
@@ -117,7 +117,7 @@ def test_a_turn_of_anthropics_dialect_calls_a_tool_over_mcp(
     pod.agent("analyst", echo(server))
     pod.start()
     pod.provider.says(
-        anthropic_reply("", [Made("toolu_1", "desk__echo", '{"text": "hi"}')]),
+        anthropic_reply("", [MadeCall("toolu_1", "desk__echo", '{"text": "hi"}')]),
         anthropic_reply("Done.", []),
     )
     answer = pod.claude().messages.create(model="claude-test", max_tokens=100, messages=HI)
@@ -141,7 +141,8 @@ def test_an_image_reaches_a_model_whose_protocol_has_it(
     pod.start()
     if is_claude:
         pod.provider.says(
-            anthropic_reply("", [Made("toolu_1", "desk__echo", "{}")]), anthropic_reply("Done.", [])
+            anthropic_reply("", [MadeCall("toolu_1", "desk__echo", "{}")]),
+            anthropic_reply("Done.", []),
         )
         pod.claude().messages.create(model="claude-test", max_tokens=100, messages=HI)
         (result,) = pod.provider.received[-1].json["messages"][-1]["content"]
@@ -205,5 +206,5 @@ def test_an_agent_that_is_compiled_again_gets_a_new_session(
     assert "properties.text.maxLength" in event["reason"]
 
 
-def anthropic_reply(words: str, made: list[Made]) -> Response:
+def anthropic_reply(words: str, made: list[MadeCall]) -> Response:
     return Response(anthropic.reply(words, made, {}), media_type="application/json")

@@ -22,7 +22,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tests.peers import Answer, Held, calls, text
+from tests.peers import Answer, DelayedAnswer, calls, text
 from tests.proxy.outage import PASSWORD, WAYS, Outage, furnish
 from tests.proxy.pod import Pod, pod_at
 from tests.state.relay import Relay
@@ -168,7 +168,7 @@ def test_a_proxy_that_thaws_behind_its_lease_makes_no_write_of_a_turn_that_anoth
 ) -> None:
     pod, asked = outage.pod, {"role": "user", "content": "Buy while frozen"}
     made = calls(("c1", "desk__trade", {"symbol": "frozen"}))
-    held = Held(made)
+    held = DelayedAnswer(made)
     other = replace(pod, port=free_port(), proxy_port=free_port(), process=None)
     other.start()
     try:

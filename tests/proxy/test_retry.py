@@ -16,7 +16,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tests.peers import Held, calls, text
+from tests.peers import DelayedAnswer, calls, text
 from tests.proxy.pod import Pod, headers
 from tests.waiting import eventually
 
@@ -88,7 +88,7 @@ def test_a_write_whose_result_was_never_recorded_is_not_made_again_and_the_model
 
 @pytest.mark.requirement("journal:join")
 def test_a_request_that_comes_again_while_its_turn_runs_joins_it(running: Pod) -> None:
-    held = Held(JSONResponse({"order": 1}))
+    held = DelayedAnswer(JSONResponse({"order": 1}))
     running.service.routes["POST", "/trade"] = held
     running.provider.says(calls(("c1", "desk__trade", {"symbol": "X"})), text("Bought."))
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -22,7 +21,8 @@ from starlette.responses import JSONResponse, Response
 
 from tests.failures.planted import FORMS
 from tests.fork_server import run_claw
-from tests.peers import Held, calls, text
+from tests.peers import DelayedAnswer, calls, text
+from tests.proxy.looking import in_file
 from tests.proxy.pod import PROVIDER_KEY, ROOT, SECRET, TOOL_TOKEN, Pod, headers
 from tests.proxy.test_context import FEED_TOKEN, MEMORY_TOKEN, informed
 from tests.state.server import SharedState, shared_state
@@ -100,22 +100,6 @@ def said(document: Any, status: int) -> Response:
     return Response(body, status, media_type="application/json")
 
 
-def in_file(file: Path) -> bytes:
-    """Return the bytes of the file, and every value in one piece: long values are
-    spread over pages.
-    """
-    parts = [Path(f"{file}{part}").read_bytes() for part in ("", "-wal", "-shm")]
-    with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as database:
-        for (table,) in database.execute(
-            "SELECT name FROM sqlite_master WHERE type = 'table'"
-        ).fetchall():
-            values = (value for row in database.execute(f"SELECT * FROM {table}") for value in row)
-            parts += [
-                value if isinstance(value, bytes) else str(value).encode() for value in values
-            ]
-    return b"\n".join(parts)
-
-
 def on_server(server: SharedState) -> bytes:
     """Return every value, and every command that ever wrote one, from the server's own log."""
     parts = [file.read_bytes() for file in server.home.rglob("*.aof")]
@@ -184,7 +168,7 @@ def test_an_agent_is_forgotten_under_a_proxy_that_runs_and_goes_on(
     pod.agent("analyst", pod.tool("balance"), pod.tool("trade", "POST"))
     pod.budget("analyst", max_requests=100, window="1h")
     pod.service.routes["GET", "/balance"] = JSONResponse({"usd": 1})
-    held = Held(JSONResponse({"order": 1}))
+    held = DelayedAnswer(JSONResponse({"order": 1}))
     pod.service.routes["POST", "/trade"] = held
     pod.start()
     sent = pod.provider.received

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse
 
 from claw_mediate.workers.supervisor import LATE_SECONDS, MAX_FAILED_STARTS
 from tests.fork_server import ALIVE_SECONDS, CLAW
-from tests.peers import Held, calls, text
+from tests.peers import DelayedAnswer, calls, text
 from tests.proxy.pod import Pod
 from tests.proxy.worker_pair import (
     PAIR,
@@ -93,7 +93,7 @@ def test_nobody_is_killed_because_the_whole_proxy_was_stopped(pod: Pod) -> None:
 def test_the_end_of_the_supervisor_drains_all_workers(pod: Pod, sign: signal.Signals) -> None:
     pod.environment["CLLAMA_DRAIN_MS"] = "30000"
     start(pod)
-    held = Held(JSONResponse({"order": 1}))
+    held = DelayedAnswer(JSONResponse({"order": 1}))
     pod.service.routes["POST", "/trade"] = held
     pids = workers(pod)
     with ThreadPoolExecutor(6) as pool:

@@ -64,7 +64,7 @@ class ModelAnswer:
 
 
 @dataclass(frozen=True)
-class Fails:
+class ErrorAnswer:
     """An error in place of an answer."""
 
     status: int
@@ -223,16 +223,16 @@ WHOLE: dict[str, tuple[ModelAnswer | WholeCompletion, ...]] = {
     "function call": (with_message("function_call", function_call=CALLED),),
 }
 """Answers of one protocol with further members, all of which must arrive."""
-SCRIPT: dict[str, tuple[ModelAnswer | WholeCompletion | Fails, ...]] = {
+SCRIPT: dict[str, tuple[ModelAnswer | WholeCompletion | ErrorAnswer, ...]] = {
     **HEARD,
     **WHOLE,
     "slow": (WAIT, ModelAnswer("Done.")),
     "slow and then a call": (WAIT, ModelAnswer("I go on.", (("shell", {"cmd": "ls"}),))),
-    "fails at once": (Fails(400),),
-    "fails as a page": (Fails(400, html=True),),
-    "fails later": (LOOK, Fails(400)),
-    "fails later as a page": (LOOK, Fails(400, html=True)),
-    "fails after a slow tool": (WAIT, Fails(400)),
+    "fails at once": (ErrorAnswer(400),),
+    "fails as a page": (ErrorAnswer(400, html=True),),
+    "fails later": (LOOK, ErrorAnswer(400)),
+    "fails later as a page": (LOOK, ErrorAnswer(400, html=True)),
+    "fails after a slow tool": (WAIT, ErrorAnswer(400)),
 }
 _CASE = re.compile(rb"case:([a-z ]+);")
 

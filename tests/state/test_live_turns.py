@@ -117,6 +117,26 @@ async def test_new_words_behind_a_part_begin_a_turn_at_another_process_that_know
     assert_traded_once(desk)
 
 
+@pytest.mark.requirement("live:goes-on-elsewhere", "live:settled-answered")
+@pytest.mark.parametrize("is_delivered", [False, True])
+@pytest.mark.parametrize("text", [FIRST, f"{FIRST}\n\nAll is"])
+async def test_new_words_behind_a_part_of_a_whole_answer_know_what_ran_at_another_process(
+    desk: Desk, text: str, *, is_delivered: bool
+) -> None:
+    desk.listens = is_delivered
+    desk.model_says(FIRST, ("desk.trade", {}))
+    desk.model_says("All is done.")
+    await desk.asks("Buy")
+    desk.listens = True
+    desk.open()
+    desk.messages = [desk.messages[0], held(desk, text)]
+    desk.model_says("It was bought before.")
+    await desk.asks("Sure?")
+    assert turns(desk) == 2
+    assert_traded_once(desk)
+    assert ("All is" in sent(desk)) == ("All is" in text)
+
+
 @pytest.mark.requirement("live:goes-on-elsewhere", "live:shown-record")
 @pytest.mark.parametrize("desk", [f"{state} openai" for state in STATES], indirect=True)
 async def test_of_a_long_text_the_first_64_kib_decide_at_another_process(desk: Desk) -> None:

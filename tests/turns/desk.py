@@ -30,7 +30,7 @@ from claw_state.url import File
 from tests.events import known
 from tests.settings import default_settings
 from tests.turns.scripted import SERVICE, Headers, Model, Part, Services
-from tests.wires import Body, Said, Wire, anthropic, openai, openai_legacy, responses
+from tests.wires import Body, ReplyContent, Wire, anthropic, openai, openai_legacy, responses
 
 WIRES: dict[str, Wire] = {
     "openai": openai,
@@ -99,11 +99,11 @@ class Desk:
         """The same in the bytes that were sent."""
         self.answered_with: dict[str, str] = {}
         """Its headers."""
-        self.answer = Said()
+        self.answer = ReplyContent()
         """Its words; of a live one those of its last reply only, as a buffered one has them."""
         self.shows_preambles = live
         """False if what the runner gets of earlier replies is not to be checked."""
-        self.shown = Said()
+        self.shown = ReplyContent()
         """All of its words."""
         self.events: list[Body] = []
         self.mediators: list[Mediator] = []
@@ -266,7 +266,7 @@ class Desk:
             "cllama → runner", self.words(self.answer) + (f"   [{hidden} hidden]" if hidden else "")
         )
 
-    def _last_of(self, shown: Said) -> Said:
+    def _last_of(self, shown: ReplyContent) -> ReplyContent:
         """Return what the last reply has shown: all others must have been shown before it."""
         text, thought = shown.text, shown.thought
         for earlier in self.model.said[:-1]:
@@ -306,7 +306,7 @@ class Desk:
     def draw(self, border: str, what: str) -> None:
         self.lines.append(f"{border:<17} {what}")
 
-    def words(self, said: Said) -> str:
+    def words(self, said: ReplyContent) -> str:
         parts = [f"thought:{said.thought!r}"] if said.thought else []
         parts += [repr(said.text)] if said.text else []
         for call in said.calls:

@@ -27,10 +27,10 @@ from claw_mediate.providers.client import (
     cut_if_shown,
 )
 from claw_mediate.providers.failover import ModelCall, ModelResult, parse_response
-from claw_mediate.providers.live_reply import BROKE_OFF, BrokenReplyError, LiveCall, read_reply
+from claw_mediate.providers.live_reply import BROKE_OFF, BrokenReplyError, LiveReply, read_reply
 from claw_mediate.providers.routing import Route
 from tests.turns.streamed_response import StreamedResponse
-from tests.wires import Body, Made, Said, Wire
+from tests.wires import Body, MadeCall, ReplyContent, Wire
 
 if TYPE_CHECKING:
     from tests.turns.desk import Desk
@@ -48,7 +48,7 @@ class Thought:
     words: str
 
 
-class BrokenOff(NamedTuple):
+class BrokenStream(NamedTuple):
     """A reply whose stream ends right behind the event that has a word, or behind so many bytes.
 
     ``error``: the event that it ends with; without one its connection breaks, or just ``closes``.
@@ -70,7 +70,7 @@ class BrokenOff(NamedTuple):
         return b"\n\n".join([*events[: last + 1], b""]) + self.error
 
 
-class Exactly(str):
+class ExactName(str):
     """A name that the model calls exactly so, whatever was offered."""
 
     __slots__ = ()
@@ -83,7 +83,7 @@ class Model:
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
-        self.script: list[Callable[[], ProviderResult | BrokenOff]] = []
+        self.script: list[Callable[[], ProviderResult | BrokenStream]] = []
         self.pause: tuple[bytes, asyncio.Event] | None = None
         """The bytes of an event behind which nothing comes until the test says so."""
         self.rewrite: Callable[[bytes], bytes] = lambda stream: stream
@@ -91,7 +91,7 @@ class Model:
         self.bodies: list[Body] = []
         self.raw: list[bytes] = []
         self.known = 0
-        self.said: list[Said] = []
+        self.said: list[ReplyContent] = []
         """The replies of this turn that came as streams."""
         self.fault: Exception | None = None
         self.names: dict[str, str] = {}
@@ -124,10 +124,10 @@ class Model:
     def breaks_off(
         self, parts: Sequence[Part], behind: str | int, error: bytes = b"", *, closes: bool = False
     ) -> None:
-        def reply() -> BrokenOff:
+        def reply() -> BrokenStream:
             said = self._said(parts, cut=False, takes=0.0, more={})
             assert isinstance(said, ProviderResponse)
-            return BrokenOff(said.body, behind, error, closes)
+            return BrokenStream(said.body, behind, error, closes)
 
         self.script.append(reply)
 
@@ -152,7 +152,7 @@ class Model:
     async def close(self) -> None:
         return
 
-    def _next(self) -> ProviderResult | BrokenOff:
+    def _next(self) -> ProviderResult | BrokenStream:
         """Return the next reply of the script, or of the play behind it."""
         if self.script or not self.plays:
             return self.script.pop(0)()
@@ -161,7 +161,7 @@ class Model:
         parts = self.plays[len(self.desk.wire.answers(messages))]
         return self._said(parts, cut=False, takes=0.0, more={})
 
-    async def _break_off(self, answer: BrokenOff, live: LiveCall) -> ProviderResult:
+    async def _break_off(self, answer: BrokenStream, live: LiveReply) -> ProviderResult:
         """Stream the beginning of a reply; return what the proxy makes of that.
 
         A beginning may be all that a reply must have.
@@ -184,10 +184,10 @@ class Model:
         return cut_if_shown(live, failed)
 
     async def _stream(
-        self, answer: ProviderResult | BrokenOff, call: ModelCall, request: Body
+        self, answer: ProviderResult | BrokenStream, call: ModelCall, request: Body
     ) -> ProviderResult:
         """Return an answer as the proxy puts it together that is told of it while it comes."""
-        if isinstance(answer, BrokenOff):
+        if isinstance(answer, BrokenStream):
             assert call.live is not None
             return await self._break_off(answer, call.live)
         if call.live is None:
@@ -209,7 +209,10 @@ class Model:
 
         call.live.was_streamed = True
         call.live.on_head(answer.headers)
-        body = await read_reply(streamed, call.live)  # type: ignore[arg-type]
+        try:
+            body = await read_reply(streamed, call.live)  # type: ignore[arg-type]
+        except BrokenReplyError as error:
+            return cut_if_shown(call.live, TransportFailure(error.code, "the reply has no end"))
         self.said.append(self.desk.wire.said(body))
         return replace(answer, body=body)
 
@@ -226,11 +229,13 @@ class Model:
         body = self.desk.wire.reply(words, calls, more, thought=thought, cut=cut)
         return ProviderResponse(200, "application/json", body)
 
-    def _call(self, name: str, arguments: dict[str, Any] | str) -> Made:
+    def _call(self, name: str, arguments: dict[str, Any] | str) -> MadeCall:
         call_id = f"call_{len(self.names) + 1}"
         self.names[call_id] = name
         text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-        return Made(call_id, str(name) if isinstance(name, Exactly) else self._offered(name), text)
+        return MadeCall(
+            call_id, str(name) if isinstance(name, ExactName) else self._offered(name), text
+        )
 
     def _offered(self, name: str) -> str:
         description = self.desk.granted.get(name)
@@ -246,8 +251,8 @@ class Model:
             (canonical for canonical, known in self.desk.granted.items() if known == text), name
         )
 
-    def _words(self, answer: ProviderResult | BrokenOff) -> str:
-        if isinstance(answer, BrokenOff):
+    def _words(self, answer: ProviderResult | BrokenStream) -> str:
+        if isinstance(answer, BrokenStream):
             return f"{self.desk.words(self.desk.wire.said(answer.body))}, cut: {answer.behind}"
         if not isinstance(answer, ProviderResponse):
             return f"unreachable: {answer.code}"

@@ -18,8 +18,8 @@ from claw_mediate.core.http import Request, RunnerResponse
 from claw_state.journal import StoredResponse
 from tests.turns.desk import TERMINAL_TOOL, WIRES, Desk, opened, tool
 from tests.turns.retrying import until_called
-from tests.turns.scripted import Exactly, Thought
-from tests.wires import Said, anthropic, responses
+from tests.turns.scripted import ExactName, Thought
+from tests.wires import ReplyContent, anthropic, responses
 
 NAMES = ("openai", "anthropic", "responses")
 
@@ -67,7 +67,7 @@ async def test_words_before_two_managed_calls_stay_in_the_answer(live: Desk) -> 
     live.model_says("And buy.", ("desk.trade", {}))
     live.model_says("Bought.")
     await live.asks("Buy")
-    assert live.shown == Said(joined(live, "Let me look.", "And buy.", "Bought."))
+    assert live.shown == ReplyContent(joined(live, "Let me look.", "And buy.", "Bought."))
     assert_hidden(live)
     entry = live.history()[-1]
     glue = len(joined(live, "", ""))  # Counted with the text behind it
@@ -113,7 +113,7 @@ async def test_a_managed_call_alone_shows_nothing(live: Desk) -> None:
     live.model_says(("desk.balance", {}))  # 2
     live.model_says("Fifty.")
     await live.asks("How much?")
-    assert live.shown == Said("Fifty.")
+    assert live.shown == ReplyContent("Fifty.")
     assert live.history()[-1]["tool_trace"][0].get("shown", 0) == 0
     assert_hidden(live)
 
@@ -136,7 +136,7 @@ async def test_native_calls_behind_words_come_whole(live: Desk) -> None:
         ([("shell", {}), ("desk.balance", {})], []),  # 5
         ([("desk.balance", {}), ("shell", {})], ["desk.balance"]),  # 6
         ([("desk.typo", {})], []),  # 7
-        ([(Exactly("no such tool"), {}), ("shell", {})], []),
+        ([(ExactName("no such tool"), {}), ("shell", {})], []),
     ],
 )
 async def test_a_reply_whose_calls_are_not_handed_over_has_shown_its_words(
@@ -145,7 +145,7 @@ async def test_a_reply_whose_calls_are_not_handed_over_has_shown_its_words(
     live.model_says("Both at once.", *calls)
     live.model_says("One by one.")
     await live.asks("Go", native=["shell"])
-    assert live.shown == Said(joined(live, "Both at once.", "One by one."))
+    assert live.shown == ReplyContent(joined(live, "Both at once.", "One by one."))
     assert live.services.calls == ran
     assert_hidden(live)
 
@@ -155,7 +155,7 @@ async def test_a_call_that_ran_out_of_tokens_while_it_was_held_never_runs(live: 
     live.model_says("Buying.", ("desk.trade", '{"n": 1'), cut=True)  # 27
     live.model_says("Sorry.")
     await live.asks("Buy")
-    assert live.shown == Said(joined(live, "Buying.", "Sorry."))
+    assert live.shown == ReplyContent(joined(live, "Buying.", "Sorry."))
     assert live.services.calls == []
 
 
@@ -175,18 +175,18 @@ async def test_a_turn_that_a_tool_ended_says_done_only_if_nothing_was_shown(live
     live.model_says("Let me look.", ("desk.balance", {}))
     live.model_says(("desk.trade", {}))
     await live.asks("Buy")
-    assert live.shown == Said("Let me look.")
+    assert live.shown == ReplyContent("Let me look.")
     live.model_says("Yes.")
     await live.asks("Sure?")
     assert live.wire.called(live.model.bodies[-1]) == ["desk__balance", "desk__trade"]
 
     live.model_says("Buying.", ("desk.trade", {}))
     await live.asks("Buy")
-    assert live.shown == Said("Buying.")
+    assert live.shown == ReplyContent("Buying.")
 
     live.model_says(("desk.trade", {}))
     await live.asks("Buy again")
-    assert live.shown == Said("Done.")
+    assert live.shown == ReplyContent("Done.")
 
 
 @pytest.mark.requirement("live:hidden-preamble")
@@ -196,7 +196,7 @@ async def test_without_preambles_the_answer_is_that_of_a_buffered_turn(live: Des
     live.model_says("Fifty.")
     live.shows_preambles = False
     await live.asks("How much?")
-    assert live.wire.said(live.body) == Said("Fifty.")
+    assert live.wire.said(live.body) == ReplyContent("Fifty.")
     assert b"look" not in live.raw
 
 
@@ -232,7 +232,7 @@ async def test_an_empty_reply_behind_words_adds_nothing(live: Desk) -> None:
     live.model_says("Let me look.", ("desk.balance", {}))
     live.model_says("")  # 28
     await live.asks("Go")
-    assert live.shown == Said("Let me look.")
+    assert live.shown == ReplyContent("Let me look.")
     entry = live.history()[-1]
     assert live.wire.said(json.dumps(entry["response"]["json"]).encode()) == live.shown
     live.model_says("Yes.")
@@ -245,7 +245,7 @@ async def test_an_empty_reply_is_the_answer(live: Desk) -> None:
     live.model_says("")  # 28
     await live.asks("Go")
     assert live.status == 200
-    assert live.shown == Said()
+    assert live.shown == ReplyContent()
 
 
 @pytest.mark.requirement("live:responses-message-behind-call")
@@ -352,7 +352,7 @@ async def test_refused_thinking_is_left_out_once(claude: Desk) -> None:
     claude.model_refuses(400, "invalid_request_error", words)
     claude.model_says("Yes.")
     await claude.asks("Sure?")
-    assert claude.shown == Said("Yes.")
+    assert claude.shown == ReplyContent("Yes.")
     sent = [[*map(json.loads, transcript(claude, index))][1]["content"] for index in (0, 1)]
     assert sent == [answer["content"], answer["content"][1:]]
     assert claude.interventions() == ["refused_reasoning_dropped"]
@@ -372,7 +372,7 @@ async def test_a_reply_that_flows_past_the_turns_time_is_followed_by_a_last_word
     live.model_says("Let me look.", ("desk.balance", {}), takes=11.0)
     live.model_says("I was slow.")
     await live.asks("How much?")
-    assert live.shown == Said(joined(live, "Let me look.", "I was slow."))
+    assert live.shown == ReplyContent(joined(live, "Let me look.", "I was slow."))
     assert live.services.calls == []
     assert "tool_budget_exhausted" in str(live.model.messages())
     assert live.wire.chosen(live.model.bodies[-1])[0] == "none"

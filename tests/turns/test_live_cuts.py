@@ -17,14 +17,15 @@ import pytest
 from claw_mediate.core.http import RunnerResponse
 from tests.turns.desk import WIRES, Desk, opened
 from tests.turns.scripted import Thought
-from tests.wires import Body, Made, Said, Wire, anthropic, responses
+from tests.wires import Body, MadeCall, ReplyContent, Wire, anthropic, responses
 from tests.wires.parts import error_event, text_of
 
 EVERYWHERE = bool(os.environ.get("CLAW_SEARCH"))
-"""``make soak`` fails in each way behind each event, and cuts at every byte."""
+"""``make soak`` fails and goes on in each way behind each event, and cuts at every byte."""
 
 type Failure = Literal["breaks", "closes", "errors"]
 """How a provider's stream ends: its connection breaks, or is closed; or it tells an error."""
+FAILURES: tuple[Failure, ...] = ("breaks", "closes", "errors")
 type Way = Literal["again", "held", "joined", "words"]
 """How a runner goes on: with the same request; with what it holds of the answer, which it may join
 with the rest; or with that and new words of the user's.
@@ -41,7 +42,7 @@ class Reply(NamedTuple):
 
     def stream(self, wire: Wire) -> bytes:
         """Return it as it comes from the provider, but for the number of the call."""
-        made = Made("call_1", self.call.replace(".", "__"), json.dumps(self.arguments))
+        made = MadeCall("call_1", self.call.replace(".", "__"), json.dumps(self.arguments))
         return wire.streamed(wire.reply(self.text, [made], {}, thought=self.thought))
 
     @property
@@ -57,7 +58,7 @@ REPLIES = (
 """A hidden round, and the answer, which has a call of the runner's own."""
 
 
-class Cut(NamedTuple):
+class StreamCut(NamedTuple):
     """The end of a reply's stream, behind so many bytes."""
 
     reply: int
@@ -66,27 +67,23 @@ class Cut(NamedTuple):
     way: Way
 
 
-def cuts(wire: Wire) -> Iterator[Cut]:
-    """Yield cuts behind each event, and in turn other failures there and cuts within it.
-
-    What a runner holds is cut anew where it grows.
+def cuts(wire: Wire) -> Iterator[StreamCut]:
+    """Yield a cut at each event, in turn behind it in each failure, within it, and where what a
+    runner holds grows, with each way to go on; behind the end in all of them.
     """
     for number, reply in enumerate(REPLIES):
         stream, end, held = reply.stream(wire), 0, None
         for place, event in enumerate(stream.split(b"\n\n")[:-1]):
             start, end = end, end + len(event) + 2
             inside = range(start + 1, end) if EVERYWHERE else [(start + end) // 2]
-            others = [
-                [Cut(number, end, "closes", "again")],
-                [Cut(number, end, "errors", "again")],
-                [Cut(number, size, "breaks", "again") for size in inside],
+            here = [
+                *(StreamCut(number, end, failure, "again") for failure in FAILURES),
+                *(StreamCut(number, size, "breaks", "again") for size in inside),
             ]
-            yield Cut(number, end, "breaks", "again")
-            for some in others if EVERYWHERE else [others[place % 3]]:
-                yield from some
-
             if held != (held := text_of(stream[:end])) or end == len(stream):
-                yield from (Cut(number, end, "breaks", way) for way in ways(wire))
+                here += [StreamCut(number, end, "breaks", way) for way in ways(wire)]
+            is_whole = EVERYWHERE or end == len(stream)
+            yield from here if is_whole else [here[place % len(here)]]
 
 
 def ways(wire: Wire) -> tuple[Way, ...]:
@@ -137,14 +134,14 @@ def begin_anew(desk: Desk, agent: str) -> None:
     desk.admits(agent)
     desk.messages, desk.native = [desk.wire.user("Buy one")], ["shell"]
     desk.more = {"store": False} if desk.wire is responses else {}
-    desk.answer, desk.raw = Said(), b""
+    desk.answer, desk.raw = ReplyContent(), b""
     desk.service_answers("trade", {"order": 1}, {"order": 2})
     desk.model.plays = [reply.parts for reply in REPLIES] + [["There."]]
     for known in (desk.model.names, desk.model.replies, desk.services.calls):
         known.clear()
 
 
-async def buy(desk: Desk, cut: Cut) -> None:
+async def buy(desk: Desk, cut: StreamCut) -> None:
     """Run a turn that is cut, what its runner does then, and the turn behind it."""
     for reply in REPLIES[: cut.reply]:
         desk.model_says(*reply.parts)
@@ -166,7 +163,7 @@ async def buy(desk: Desk, cut: Cut) -> None:
     assert desk.services.calls == ["desk.trade"]
 
 
-async def go_on(desk: Desk, cut: Cut) -> tuple[Reply, ...]:
+async def go_on(desk: Desk, cut: StreamCut) -> tuple[Reply, ...]:
     """Go on in the runner's way; return the replies that it must be shown."""
     held = text_of(desk.raw)
     goes_on = held and cut.way != "again"

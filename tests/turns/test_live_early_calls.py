@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.turns.desk import WIRES, Desk, opened
-from tests.wires import Body, Said, responses
+from tests.wires import Body, ReplyContent, responses
 
 NAMES = ("openai", "anthropic", "responses")
 
@@ -87,7 +87,7 @@ async def test_early_calls_are_the_answer_and_their_results_go_on(live: Desk) ->
 
     live.model_says("Two files.")
     await live.runs_native("a b")
-    assert live.shown == Said("Two files.")
+    assert live.shown == ReplyContent("Two files.")
 
 
 @pytest.mark.requirement("live:call-after-early-native")
@@ -107,7 +107,7 @@ async def test_a_managed_call_behind_an_early_one_is_not_run_and_leaves_the_answ
 
     live.model_says("One file.")
     await live.runs_native("a")
-    assert live.shown == Said("One file.")
+    assert live.shown == ReplyContent("One file.")
 
 
 @pytest.mark.requirement("live:call-after-early-native")

@@ -21,7 +21,7 @@ from claw_mediate.settings import KeepaliveKind
 from tests.turns.desk import TERMINAL_TOOL, WIRES, Desk, opened, tool
 from tests.turns.retrying import until_called
 from tests.turns.scripted import Thought
-from tests.wires import Body, Said, anthropic, openai
+from tests.wires import Body, ReplyContent, anthropic, openai
 
 NAMES = ("openai", "anthropic", "responses")
 
@@ -223,7 +223,7 @@ async def test_a_tools_secret_in_the_models_words_is_never_shown(
     live.shows_preambles = False
     await live.asks("Go")
     clear = f"{BEFORE}{DOTS}, they say."
-    assert live.shown == Said(joined(live, clear, clear), (), clear)
+    assert live.shown == ReplyContent(joined(live, clear, clear), (), clear)
     recorded = json.dumps(live.history()[-1]["response"]["json"]).encode()
     assert live.wire.said(recorded) == live.shown
     everything = live.raw.decode() + json.dumps(live.history())
@@ -274,7 +274,7 @@ async def test_a_turn_that_a_tool_ended_ends_as_an_answer_does(live: Desk) -> No
     live.grant(tool("trade", write=True, **TERMINAL_TOOL))
     live.model_says("Let me buy.", ("desk.trade", {}))
     await live.asks("Buy")
-    assert live.shown == Said("Let me buy.")
+    assert live.shown == ReplyContent("Let me buy.")
     assert live.wire.ended(live.body) in {"stop", "end_turn", "completed"}
 
 
@@ -296,7 +296,7 @@ async def test_text_behind_a_call_is_sent_or_dropped_with_it(claude: Desk, name:
             block["type"] for block in blocks
         ]
     else:
-        assert claude.shown == Said("Let me look.Fifty.")
+        assert claude.shown == ReplyContent("Let me look.Fifty.")
         assert b"And then?" not in claude.raw
 
 
@@ -330,4 +330,4 @@ async def test_a_stream_is_kept_alive_while_a_provider_is_silent_within_a_text(
         stream += chunk
     assert all(b"fifty" not in beat for beat in beats)
     assert all(beat.startswith(b":") for beat in beats) == (kind == "comment")
-    assert live.wire.said(live.wire.assembled(stream)) == Said("You have fifty.")
+    assert live.wire.said(live.wire.assembled(stream)) == ReplyContent("You have fifty.")

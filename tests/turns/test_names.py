@@ -8,14 +8,14 @@ import pytest
 from inline_snapshot import snapshot
 
 from tests.turns.desk import Desk, tool
-from tests.turns.scripted import Exactly
+from tests.turns.scripted import ExactName
 
 
 @pytest.mark.requirement("names:canonical-call")
 async def test_a_call_by_the_canonical_name_is_managed_and_has_its_alias_in_the_transcript(
     desk: Desk,
 ) -> None:
-    desk.model_says((Exactly("desk.balance"), {}))
+    desk.model_says((ExactName("desk.balance"), {}))
     desk.model_says("Done.")
     assert await desk.asks("Go", native=["shell"]) == snapshot("""\
 
@@ -34,7 +34,7 @@ cllama → runner   'Done.'   [1 hidden]
     "name", ["Desk__Balance", "desk__BALANCE", "DESK.balance", "desk__balance ", "Shell"]
 )
 async def test_a_name_in_another_case_is_nobodys(desk: Desk, name: str) -> None:
-    desk.model_says((Exactly(name), {}))
+    desk.model_says((ExactName(name), {}))
     desk.model_says("Sorry.")
     await desk.asks("Go", native=["shell"])
     assert desk.interventions() == [f"unknown_tool_rejected:{name}"]
@@ -49,7 +49,7 @@ async def test_a_name_in_another_case_is_nobodys(desk: Desk, name: str) -> None:
 async def test_a_name_that_no_provider_takes_back_is_told_in_plain_characters(
     desk: Desk, name: str
 ) -> None:
-    desk.model_says((Exactly(name), {}))
+    desk.model_says((ExactName(name), {}))
     desk.model_says("Sorry.")
     await desk.asks("Go")
     assert desk.answer.text == "Sorry."
@@ -60,7 +60,7 @@ async def test_a_runners_tool_keeps_the_aliass_name_and_the_managed_one_has_anot
     desk: Desk,
 ) -> None:
     desk.model_says(("desk.balance", {}))
-    desk.model_says((Exactly("desk__balance"), {}))
+    desk.model_says((ExactName("desk__balance"), {}))
     assert await desk.asks("Go", native=["desk__balance"]) == snapshot("""\
 
 cllama → model    the runner's request
@@ -159,7 +159,7 @@ cllama → runner   'Done.'
 async def test_what_the_runner_declares_counts_for_that_request_only(desk: Desk) -> None:
     desk.model_says(("shell", {}))
     await desk.asks("Go", native=["shell"])
-    desk.model_says((Exactly("shell"), {}))
+    desk.model_says((ExactName("shell"), {}))
     desk.model_says("Sorry.")
     desk.messages = []
     assert await desk.asks("Go", native=[]) == snapshot("""\
@@ -180,7 +180,7 @@ async def test_a_grant_that_is_gone_is_unknown_though_the_transcript_still_shows
     desk.model_says("Bought.")
     await desk.asks("Buy")
     desk.grant(tool("balance"))
-    desk.model_says((Exactly("desk__trade"), {}))
+    desk.model_says((ExactName("desk__trade"), {}))
     desk.model_says("I can't.")
     assert await desk.asks("Buy again") == snapshot("""\
 

@@ -8,7 +8,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from tests.turns.desk import Desk, tool
-from tests.turns.scripted import Exactly
+from tests.turns.scripted import ExactName
 
 
 @pytest.mark.requirement("loop:no-calls")
@@ -190,7 +190,7 @@ cllama → runner   "I can't trade."   [1 hidden]
 async def test_a_declared_name_is_the_runners_even_if_it_is_a_managed_canonical_name(
     desk: Desk,
 ) -> None:
-    desk.model_says((Exactly("desk.balance"), {}))
+    desk.model_says((ExactName("desk.balance"), {}))
     await desk.asks("Go", native=["desk.balance"])
     assert [call.name for call in desk.answer.calls] == ["desk.balance"]
     assert desk.services.calls == []

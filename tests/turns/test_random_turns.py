@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.turns.desk import Desk, tool
-from tests.turns.scripted import Exactly, Part, Thought
+from tests.turns.scripted import ExactName, Part, Thought
 from tests.wires import Wire, anthropic, openai
 
 WAYS: list[tuple[Wire, bool]] = [
@@ -31,7 +31,9 @@ TOOLS = (
 ROUNDS = 3
 
 OFFERED = ("desk.balance", "desk.quote", "desk.trade", "desk.end", "desk.typo", "shell", "edit")
-NAME = st.sampled_from([*OFFERED, Exactly("desk.balance"), Exactly("multi.tool use"), Exactly("")])
+NAME = st.sampled_from(
+    [*OFFERED, ExactName("desk.balance"), ExactName("multi.tool use"), ExactName("")]
+)
 ARGUMENTS = st.sampled_from(
     ["{}", '{"n": 1}', '{"n": 1.0}', '{"n": "x"}', '{"n":', "[]", '{"n": 1, "n": 2}']
 )

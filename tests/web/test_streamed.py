@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from claw_contract.transcript.render import render_transcript
-from tests.peers import Answer, Gated, calls, text, wire_of
+from tests.peers import Answer, GatedReply, calls, text, wire_of
 from tests.proxy.pod import ANTHROPIC_KEY, PROVIDER_KEY, SECRET, TOOL_TOKEN, Pod, whole_lines
 from tests.waiting import eventually
 from tests.web.browser import browsing
@@ -208,7 +208,7 @@ def test_an_error_that_a_stream_tells_is_the_response_that_it_means(streamed: Li
 @pytest.mark.requirement("live:observed", "live:hidden-flow")
 def test_a_runner_that_leaves_has_been_shown_what_its_turn_says(streamed: Live) -> None:
     pod = streamed.pod
-    gated = Gated(text("50,000 are left of it."))
+    gated = GatedReply(text("50,000 are left of it."))
     pod.provider.says(gated)
     gated.release(3)  # The head of the answer comes with its first word
     with pod.client().chat.completions.create(

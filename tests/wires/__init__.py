@@ -29,7 +29,7 @@ def in_halves(text: str) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeCall:
     """A call that a model made; ``arguments`` is its JSON text in its own spelling."""
 
     id: str
@@ -38,11 +38,11 @@ class Made:
 
 
 @dataclass(frozen=True)
-class Said:
+class ReplyContent:
     """The content of a model's reply: its visible text, its calls, and its thought before."""
 
     text: str = ""
-    calls: tuple[Made, ...] = ()
+    calls: tuple[MadeCall, ...] = ()
     thought: str = ""
 
 
@@ -88,7 +88,13 @@ class Wire(Protocol):
         """
 
     def reply(
-        self, text: str, calls: Sequence[Made], more: Body, *, thought: str = "", cut: bool = False
+        self,
+        text: str,
+        calls: Sequence[MadeCall],
+        more: Body,
+        *,
+        thought: str = "",
+        cut: bool = False,
     ) -> bytes:
         """Return a provider's response.
 
@@ -106,7 +112,7 @@ class Wire(Protocol):
     def error(self, code: str, message: str) -> Body:
         """Return a provider's error."""
 
-    def said(self, body: bytes) -> Said:
+    def said(self, body: bytes) -> ReplyContent:
         """Return the content of a response.
 
         Raises ``LookupError``, ``TypeError`` or ``ValueError`` if it is none.

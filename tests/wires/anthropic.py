@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from tests.wires import Body, Made, Said, anthropic_rules, in_halves, in_words
+from tests.wires import Body, MadeCall, ReplyContent, anthropic_rules, in_halves, in_words
 from tests.wires.anthropic_rules import of_type
 
 PATH = "/v1/messages"
@@ -100,7 +100,7 @@ def echoes(message: Body) -> dict[str, Body]:
 
 
 def reply(
-    text: str, calls: Sequence[Made], more: Body, *, thought: str = "", cut: bool = False
+    text: str, calls: Sequence[MadeCall], more: Body, *, thought: str = "", cut: bool = False
 ) -> bytes:
     thinking = (
         [{"type": "thinking", "thinking": thought, "signature": f"sig+{thought}=="}]
@@ -195,15 +195,15 @@ class _Message(msgspec.Struct):
     content: list[_Block]
 
 
-def said(body: bytes) -> Said:
+def said(body: bytes) -> ReplyContent:
     blocks = msgspec.json.decode(body, type=_Message).content
     calls = [
-        Made(block.id, block.name, _text(block.input))
+        MadeCall(block.id, block.name, _text(block.input))
         for block in blocks
         if block.type == "tool_use"
     ]
     text = "".join(block.text for block in blocks if block.type == "text")
-    return Said(
+    return ReplyContent(
         text, tuple(calls), "".join(block.thinking for block in blocks if block.type == "thinking")
     )
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from tests.wires import Body, Made, Said, in_halves, in_words, openai_rules
+from tests.wires import Body, MadeCall, ReplyContent, in_halves, in_words, openai_rules
 
 PATH = "/v1/chat/completions"
 MODEL = "gpt-test"
@@ -95,7 +95,7 @@ def echoes(message: Body) -> dict[str, Body]:
 
 
 def reply(
-    text: str, calls: Sequence[Made], more: Body, *, thought: str = "", cut: bool = False
+    text: str, calls: Sequence[MadeCall], more: Body, *, thought: str = "", cut: bool = False
 ) -> bytes:
     body = completion(
         text or None, calls=[(call.id, call.name, call.arguments) for call in calls], **more
@@ -155,13 +155,15 @@ def error(code: str, message: str) -> Body:
     }
 
 
-def said(body: bytes) -> Said:
+def said(body: bytes) -> ReplyContent:
     message = json.loads(body)["choices"][0]["message"]
     calls = [
-        Made(call["id"], call["function"]["name"], call["function"]["arguments"])
+        MadeCall(call["id"], call["function"]["name"], call["function"]["arguments"])
         for call in message.get("tool_calls") or ()
     ]
-    return Said(message.get("content") or "", tuple(calls), message.get("reasoning_content") or "")
+    return ReplyContent(
+        message.get("content") or "", tuple(calls), message.get("reasoning_content") or ""
+    )
 
 
 def kept(body: bytes) -> Body:

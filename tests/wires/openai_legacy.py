@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from tests.wires import Body, Made, Said, openai
+from tests.wires import Body, MadeCall, ReplyContent, openai
 
 PATH = openai.PATH
 MODEL = openai.MODEL
@@ -48,15 +48,17 @@ def choice(word: str, *, parallel: bool | None = None) -> Body:
     return {"function_call": word if word in {"auto", "none"} else {"name": word}}
 
 
-def said(body: bytes) -> Said:
+def said(body: bytes) -> ReplyContent:
     """Return the content of a provider's response, or of the one that the runner was handed."""
     choice = json.loads(body)["choices"][0]
     message = choice["message"]
     if function := message.get("function_call"):
         assert "tool_calls" not in message
         assert choice["finish_reason"] == "function_call"
-        made = Made(function["name"], function["name"], function["arguments"])
-        return Said(message["content"] or "", (made,), message.get("reasoning_content") or "")
+        made = MadeCall(function["name"], function["name"], function["arguments"])
+        return ReplyContent(
+            message["content"] or "", (made,), message.get("reasoning_content") or ""
+        )
     return openai.said(body)
 
 

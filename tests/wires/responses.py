@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tests.wires import Body, Made, Said, in_halves, in_words, responses_rules
+from tests.wires import Body, MadeCall, ReplyContent, in_halves, in_words, responses_rules
 from tests.wires.responses_rules import items_of
 
 PATH = "/v1/responses"
@@ -143,7 +143,7 @@ def _without(item: Body, *names: str) -> Body:
 
 
 def reply(
-    text: str, calls: Sequence[Made], more: Body, *, thought: str = "", cut: bool = False
+    text: str, calls: Sequence[MadeCall], more: Body, *, thought: str = "", cut: bool = False
 ) -> bytes:
     made = [function_call(call.id, call.name, call.arguments) for call in calls]
     output = [*([reasoning(thought)] if thought else []), *([message(text)] if text else []), *made]
@@ -251,7 +251,7 @@ def error(code: str, message: str) -> Body:
     return {"error": {"message": message, "type": "api_error", "param": None, "code": code}}
 
 
-def said(body: bytes) -> Said:
+def said(body: bytes) -> ReplyContent:
     document = json.loads(body)
     output = document["output"]
     assert document["object"] == "response"
@@ -262,14 +262,14 @@ def said(body: bytes) -> Said:
         for part in item["content"]
     ]
     calls = [
-        Made(item["call_id"], item["name"], item["arguments"])
+        MadeCall(item["call_id"], item["name"], item["arguments"])
         for item in output
         if item["type"] == "function_call"
     ]
     thoughts = [
         part["text"] for item in output if item["type"] == "reasoning" for part in item["summary"]
     ]
-    return Said("".join(texts), tuple(calls), "".join(thoughts))
+    return ReplyContent("".join(texts), tuple(calls), "".join(thoughts))
 
 
 def kept(body: bytes) -> Body:
@@ -374,10 +374,12 @@ def _grow(item: Body, kind: str, event: Body) -> None:
 def _check_done(grown: Body, done: Body) -> None:
     """Check that an item's last event says what its parts said.
 
-    Only the last event has what tells how the item ended, and its encrypted content.
+    Only the last event has what tells how the item ended, and its encrypted content: what the
+    first one has of that is not the item's.
     """
     ends = {name: done[name] for name in ("status", "encrypted_content") if name in done}
-    assert {**grown, **ends} == done
+    begun = {name: value for name, value in grown.items() if name != "encrypted_content"}
+    assert {**begun, **ends} == done
 
 
 def stream_error(stream: bytes) -> bytes | None:

@@ -19,7 +19,6 @@ DIALECT: Final = Dialect(
     read_request=request.read_request,
     build_request=request.build_request,
     add_context=request.add_context,
-    write_request=response.write_request,
     read_response=response.read_response,
     keep_calls=response.keep_calls,
     write_response=response.write_response,

@@ -14,10 +14,12 @@ from claw_mediate.core.session_id import SessionHints
 from claw_mediate.core.tool_catalog import OfferedTool, ToolCatalog
 from claw_mediate.core.types import ToolUse
 from claw_mediate.core.weave import NO_WEAVES, Weaves
-from claw_mediate.dialects.base import ProviderRequest, RequestVariants, RunnerRequest
+from claw_mediate.dialects.base import RunnerRequest, WriteRequest
 from claw_mediate.dialects.bodies import (
     ABSENT,
     Changes,
+    SplitRequest,
+    add_messages,
     append_text,
     array_member,
     decode_or_none,
@@ -25,7 +27,7 @@ from claw_mediate.dialects.bodies import (
     encode,
     evidence_reader,
     insert_messages,
-    request_variants,
+    request_writer,
 )
 
 
@@ -177,11 +179,10 @@ def build_request(
     catalog: ToolCatalog,
     weaves: Weaves = NO_WEAVES,
     context: str = "",
-) -> RequestVariants:
-    """Return the body for the provider, with the managed tools after the runner's own.
+) -> WriteRequest:
+    """Return the writer of the request with the managed tools after the runner's own.
 
-    It has none of this turn's rounds yet. Raises ``JsonSpliceError``, also if a member of ``_READ``
-    is repeated.
+    Raises ``JsonSpliceError``, also if a member of ``_READ`` is repeated.
     """
     body = json_splice.Object(request.body, unique=_READ)
 
@@ -201,10 +202,8 @@ def build_request(
         ToolUse.RELEASED: _released_choice(request.tool_choice),
         ToolUse.FORBIDDEN: {"tool_choice": b'{"type":"none"}'},
     }
-    variants = request_variants(body, changes, choices.__getitem__)
-    if request.prefill_text is None:
-        return variants
-    return lambda use: _split_prefill(variants(use))
+    add = add_messages if request.prefill_text is None else _continue_prefill
+    return request_writer(body, changes, choices, add=add)
 
 
 def add_context(request: RunnerRequest, context: str) -> bytes:
@@ -217,20 +216,43 @@ def _system_with_context(body: json_splice.Object, context: str) -> Changes:
     return {"system": append_text(body.value("system") or b'""', context)}
 
 
-def _split_prefill(request: ProviderRequest) -> ProviderRequest:
-    """Split off the assistant's message that the runner began.
+def _continue_prefill(request: SplitRequest, hidden: Sequence[bytes]) -> list[bytes]:
+    """Return the pieces of a request whose last message, an assistant's, the runner began.
 
-    The first hidden round continues it (``merge_messages``), because roles must alternate.
+    The first hidden message continues that one, because roles must alternate.
     """
+    if not hidden:
+        return add_messages(request, ())
+
+    whole_head, tail = request
+    head, prefill = _split_prefill(whole_head)
+    first, *rest = hidden
+    return add_messages((head, tail), [_merge_messages(prefill, first), *rest])
+
+
+def _split_prefill(whole_head: bytes) -> tuple[bytes, bytes]:
+    """Return the part of a request before its last message, and that message."""
     # The head ends within ``messages``, right after the last of them.
-    closed = b"%b]}" % request.head
+    closed = b"%b]}" % whole_head
     found = json_splice.find_members(closed, ["messages"])["messages"]
     messages = copy_span(closed, found.start, found.end)
     last_start, _ = json_splice.element_spans(messages)[-1]
     start = found.start + last_start
 
-    head = request.head[:start].rstrip(b" \t\r\n,")
-    return ProviderRequest(head, request.tail, prefill=request.head[start:])
+    head = whole_head[:start].rstrip(b" \t\r\n,")
+    return head, whole_head[start:]
+
+
+def _merge_messages(prefill: bytes, message: bytes) -> bytes:
+    """Return ``prefill``, an assistant's message that the runner began, with its continuation."""
+    began = json_splice.Object(prefill).value("content") or b"[]"
+    if began[:1] == b'"':
+        began = b"[%b]" % encode({"type": "text", "text": msgspec.json.decode(began)})
+
+    continued = json_splice.Object(message).value("content") or b"[]"
+    spans = json_splice.element_spans(continued)
+    content = json_splice.append(began, [continued[start:end] for start, end in spans])
+    return b'{"role":"assistant","content":%b}' % content
 
 
 @lru_cache(maxsize=4096)

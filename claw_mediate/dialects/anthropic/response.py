@@ -20,27 +20,12 @@ from claw_mediate.dialects.anthropic.request import ContentBlock, read_block, vi
 from claw_mediate.dialects.base import (
     MAX_PARTS,
     TERMINAL_TEXT,
-    ProviderRequest,
     RunnerRequest,
     UnreadableResponseError,
 )
 from claw_mediate.dialects.bodies import Changes, encode, seed_of, unique_ids
 from claw_mediate.dialects.members import split_array
 from claw_state.continuity import Anchor
-
-
-def write_request(request: ProviderRequest, hidden: Sequence[bytes]) -> bytes:
-    """Return the body for the provider, with this turn's hidden messages after its own.
-
-    The first of them continues a message that the runner began.
-    """
-    if not hidden:
-        return request.body
-
-    first, *rest = hidden
-    if request.prefill:
-        first = merge_messages(request.prefill, first)
-    return request.with_messages([first, *rest])
 
 
 def response_anchor(response: ModelResponse, request: RunnerRequest, *, terminal: bool) -> Anchor:
@@ -217,18 +202,6 @@ def write_answers(answered: Round) -> tuple[bytes, ...]:
 
 def _write_results(results: Sequence[ToolResult]) -> bytes:
     return encode({"role": "user", "content": [_result_block(result) for result in results]})
-
-
-def merge_messages(prefill: bytes, message: bytes) -> bytes:
-    """Return ``prefill``, an assistant's message that the runner began, with its continuation."""
-    began = json_splice.Object(prefill).value("content") or b"[]"
-    if began[:1] == b'"':
-        began = _write_array([encode({"type": "text", "text": msgspec.json.decode(began)})])
-
-    continued = json_splice.Object(message).value("content") or b"[]"
-    spans = json_splice.element_spans(continued)
-    content = json_splice.append(began, [continued[start:end] for start, end in spans])
-    return b'{"role":"assistant","content":%b}' % content
 
 
 def response_text(response: ModelResponse) -> str:

@@ -19,8 +19,8 @@ from claw_mediate.core.types import ToolUse
 from claw_mediate.core.weave import NO_WEAVES, Insert, Weaves, join_messages
 from claw_mediate.dialects.base import (
     BufferedReason,
-    RequestVariants,
     RunnerRequest,
+    WriteRequest,
 )
 from claw_mediate.dialects.bodies import (
     Changes,
@@ -30,7 +30,7 @@ from claw_mediate.dialects.bodies import (
     encode,
     evidence_reader,
     insert_messages,
-    request_variants,
+    request_writer,
 )
 from claw_mediate.dialects.openai.functions import (
     function_key,
@@ -179,11 +179,10 @@ def build_request(
     catalog: ToolCatalog,
     weaves: Weaves = NO_WEAVES,
     context: str = "",
-) -> RequestVariants:
-    """Return the body for the provider, with the managed tools after the runner's own.
+) -> WriteRequest:
+    """Return the writer of the request with the managed tools after the runner's own.
 
-    It has none of this turn's rounds yet. Raises ``JsonSpliceError``, also if a member of ``_READ``
-    is repeated.
+    Raises ``JsonSpliceError``, also if a member of ``_READ`` is repeated.
     """
     body = json_splice.Object(request.body, unique=_READ)
 
@@ -212,7 +211,7 @@ def build_request(
         ToolUse.RELEASED: _released_choice(request.tool_choice, catalog) or as_requested,
         ToolUse.FORBIDDEN: {"tool_choice": b'"none"'},
     }
-    return request_variants(body, changes, choices.__getitem__)
+    return request_writer(body, changes, choices)
 
 
 def _with_usage(options: bytes | None) -> bytes:

@@ -16,7 +16,6 @@ from claw_mediate.core.types import ModelResponse, Round, ToolCall, ToolResult, 
 from claw_mediate.dialects.base import (
     MAX_PARTS,
     TERMINAL_TEXT,
-    ProviderRequest,
     RunnerRequest,
     UnreadableResponseError,
 )
@@ -30,11 +29,6 @@ from claw_mediate.dialects.openai.wire_types import (
     visible_text,
 )
 from claw_state.continuity import Anchor
-
-
-def write_request(request: ProviderRequest, hidden: Sequence[bytes]) -> bytes:
-    """Return the body for the provider, with this turn's hidden messages after its own."""
-    return request.with_messages(hidden)
 
 
 def response_anchor(response: ModelResponse, request: RunnerRequest, *, terminal: bool) -> Anchor:

@@ -3,13 +3,12 @@
 docs/spec/responses.md section 3.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache, partial
 from itertools import takewhile
 from typing import Annotated, Any
 
 import msgspec
-from msgspec.structs import replace
 
 from claw_contract.base import JsonObject
 from claw_mediate.core import json_splice
@@ -20,10 +19,9 @@ from claw_mediate.core.tool_catalog import OfferedTool, ToolCatalog
 from claw_mediate.core.types import ToolUse
 from claw_mediate.core.weave import NO_WEAVES, Weaves
 from claw_mediate.dialects.base import (
-    ProviderRequest,
-    RequestVariants,
     RunnerRequest,
     UnreadableRequestError,
+    WriteRequest,
 )
 from claw_mediate.dialects.bodies import (
     ABSENT,
@@ -33,7 +31,7 @@ from claw_mediate.dialects.bodies import (
     decode_request,
     encode,
     insert_messages,
-    request_variants,
+    request_writer,
 )
 from claw_mediate.dialects.kept import KeptReferences
 from claw_mediate.dialects.openai.wire_types import SYSTEM, visible_text
@@ -293,11 +291,10 @@ def build_request(
     catalog: ToolCatalog,
     weaves: Weaves = NO_WEAVES,
     context: str = "",
-) -> RequestVariants:
-    """Return the body for the provider, with the managed tools after the runner's own.
+) -> WriteRequest:
+    """Return the writer of the request with the managed tools after the runner's own.
 
-    It has none of this turn's rounds yet. Raises ``JsonSpliceError``, also if a member of ``_READ``
-    is repeated.
+    Raises ``JsonSpliceError``, also if a member of ``_READ`` is repeated.
     """
     body = json_splice.Object(request.body, unique=_READ)
 
@@ -335,7 +332,7 @@ def build_request(
     # With its first request, a conversation gets the runner's input. Later ones of this turn send
     # only what is new.
     later_changes = {**changes, "input": b"[]"} if request.keeps_rounds else changes
-    variants = request_variants(body, later_changes, choices.__getitem__, "input")
+    write_later = request_writer(body, later_changes, choices, "input")
 
     # Does the turn's first request have another form than the later ones?
     was_array = own_items is raw_input
@@ -346,13 +343,14 @@ def build_request(
     elif request.keeps_rounds:
         first_changes = changes
     else:
-        return variants
+        return write_later
 
-    def build(use: ToolUse) -> ProviderRequest:
-        first_body = body.edit(first_changes | choices[use])
-        return replace(variants(use), unextended=first_body)
+    def write(use: ToolUse, hidden: Sequence[bytes] = ()) -> list[bytes]:
+        if hidden:
+            return write_later(use, hidden)
+        return [body.edit(first_changes | choices[use])]
 
-    return build
+    return write
 
 
 def add_context(request: RunnerRequest, context: str) -> bytes:

@@ -22,7 +22,6 @@ from claw_mediate.core.types import ModelResponse, Round, ToolCall, ToolResult, 
 from claw_mediate.dialects.base import (
     MAX_PARTS,
     TERMINAL_TEXT,
-    ProviderRequest,
     RunnerRequest,
     UnreadableResponseError,
 )
@@ -80,11 +79,6 @@ _ITEM_MARKS = json_splice.marks(_ITEM_MEMBERS)
 
 
 _response_decoder = msgspec.json.Decoder(_Response)
-
-
-def write_request(request: ProviderRequest, hidden: Sequence[bytes]) -> bytes:
-    """Return the body for the provider, with this turn's hidden items after its own."""
-    return request.with_messages(hidden) if hidden else request.body
 
 
 def read_response(body: bytes, catalog: ToolCatalog) -> ModelResponse:

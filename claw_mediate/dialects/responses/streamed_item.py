@@ -104,8 +104,25 @@ class StreamedItem:
     def with_texts(self, item: bytes) -> bytes:
         """Return the item with the texts that came, and the parts that it lacks.
 
-        Where a text differs from the one that came, that one counts: a runner may have seen it.
         Raise ``UnreadableResponseError`` if they differ in a call: it must be clear what to run.
+        """
+        if self.kind == "call":
+            self._check_call(item)
+        return self.as_shown(item)
+
+    def _check_call(self, item: bytes) -> None:
+        members = split_object(item)
+        for name in _ITEM_TEXTS:
+            stated = string_member(members, name)
+            if stated and name in self._texts and stated != self.text(name):
+                raise UnreadableResponseError(
+                    "a call of the provider's stream differs from what its deltas say"
+                )
+
+    def as_shown(self, item: bytes) -> bytes:
+        """Return the item with the texts that came, and the parts that it lacks.
+
+        Where a text differs from the one that came, that one counts: a runner may have seen it.
         """
         if not self._texts and not self._parts:
             return item
@@ -122,12 +139,7 @@ class StreamedItem:
         for name in _ITEM_TEXTS:
             if name in self._texts:
                 text = self.text(name)
-                stated = string_member(members, name)
-                if stated and stated != text and self.kind == "call":
-                    raise UnreadableResponseError(
-                        "a call of the provider's stream differs from what its deltas say"
-                    )
-                if stated != text:
+                if string_member(members, name) != text:
                     changes[name] = msgspec.json.encode(text)
 
         return json_splice.edit(item, changes) if changes else item
@@ -139,6 +151,10 @@ class StreamedItem:
         for index, part in enumerate(filled[: len(streamed)]):
             filled[index] = self._fill_part(part, f"{prefix}.{index}", is_new=index >= len(parts))
         return filled
+
+    def part_as_shown(self, part: bytes, channel: str) -> bytes:
+        """Return a part with the texts that came. ``channel``: of its last event."""
+        return self._fill_part(part, channel.removesuffix(".done"), is_new=False)
 
     def _fill_part(self, part: bytes, channel: str, *, is_new: bool) -> bytes:
         changes: Changes = {}

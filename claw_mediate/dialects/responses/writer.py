@@ -14,11 +14,14 @@ lifecycle event that has lost the items, ends their reading.
 """
 
 import hashlib
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
+from claw_contract.secret import DOTS
 from claw_mediate.core import json_splice
 from claw_mediate.core.reply_events import ReplyEvent
 from claw_mediate.dialects import sse
@@ -30,7 +33,7 @@ from claw_mediate.dialects.members import (
     string_member,
     without_line_breaks,
 )
-from claw_mediate.dialects.responses.channels import ADDED, DONE, PLACES
+from claw_mediate.dialects.responses.channels import ADDED, DONE, FORMS, PLACES, is_closing
 from claw_mediate.dialects.responses.echo import echo_changes
 from claw_mediate.dialects.responses.items import join_items, mint_item_id, read_item
 from claw_mediate.dialects.responses.stream import BEGUN
@@ -92,6 +95,29 @@ class _ShownItem:
         self._shown.note(event)
         if self._shown.done is not None:
             self._shown = self._shown.done  # Its texts are in it.
+
+    def close_as_shown(self, event: ReplyEvent) -> ReplyEvent:
+        """Return an event that ends a text, a part or the item, with the texts that were shown.
+
+        Of a secret that came in parts, the first characters were shown before its dots. A client
+        may read the deltas, or what ends them.
+        """
+        shown, data = self._shown, event.data
+        if isinstance(shown, bytes) or not is_closing(event.channel) or not _has_dots(data):
+            return event
+
+        if event.channel == DONE:
+            item = shown.as_shown(bytes(data["item"]))
+            return replace(event, data={**data, "item": msgspec.Raw(item)})
+        if "part" in data:
+            part = shown.part_as_shown(bytes(data["part"]), event.channel)
+            return replace(event, data={**data, "part": msgspec.Raw(part)})
+
+        form = FORMS.get(_text(data.get("type")))
+        channel = event.channel.removesuffix(".done")
+        if form is None or not form.text or not shown.has_text(channel):
+            return event
+        return replace(event, data={**data, form.text: shown.text(channel)})
 
     def so_far(self) -> bytes:
         """Return the item as it was shown."""
@@ -183,17 +209,19 @@ class ResponseWriter:
         return as_raw({name: without_line_breaks(raw) for name, raw in changes.items()})
 
     def _write_item_event(self, event: ReplyEvent) -> bytes:
-        data = dict(event.data)
-        name = _text(data.pop("type"))
         shown = self._pieces.get(event.piece)
         if shown is None:
             shown = self._show_item(event)
         self._last = shown
 
+        event = shown.close_as_shown(event)
+        data = dict(event.data)
+        name = _text(data.pop("type"))
+
         place: _Members = {"output_index": shown.index}
         if event.channel in {ADDED, DONE}:
             data["item"] = msgspec.Raw(_with_id(bytes(data["item"]), shown.id))
-            event = msgspec.structs.replace(event, data=data)
+            event = replace(event, data=data)
         else:
             place["item_id"] = shown.id
         shown.note(event, name)
@@ -304,6 +332,16 @@ class ResponseWriter:
         data = msgspec.json.encode({"type": name, "sequence_number": self._numbers, **members})
         self._numbers += 1
         return sse.event(data, name)
+
+
+_DOTS: Final = (DOTS.encode(), json.dumps(DOTS)[1:-1].encode())
+"""A secret's dots in JSON, in either spelling."""
+
+
+def _has_dots(data: Mapping[str, Any]) -> bool:
+    """Return whether dots are in the members of an event, which a secret may have left."""
+    encoded = msgspec.json.encode(data)
+    return any(form in encoded for form in _DOTS)
 
 
 def _text(value: Any) -> str:

@@ -27,6 +27,7 @@ from mitmproxy import connection, http
 from mitmproxy.proxy import commands, server
 
 from claw_mediate.mitm.flow_state import PendingRequest, finish, state_of
+from claw_mediate.mitm.response_stream.handler_hooks import HandlerHook
 
 _FIRST_PAUSE, _MAX_PAUSE = 0.005, 0.1
 """Seconds between two looks at a buffer that is not empty; the pause doubles.
@@ -131,15 +132,17 @@ _under_way: WeakKeyDictionary[connection.Connection, dict[int, Delivery]] = Weak
 
 
 @dataclass
-class ResponseSentHook(commands.StartHook):
-    """The place right after the last byte of an answer.
-
-    No addon is asked: the connection's handler takes it.
-    """
+class ResponseSentHook(HandlerHook):
+    """The place right after the last byte of an answer."""
 
     client: connection.Connection
     delivery: Delivery
     blocking = False
+
+    def serve(self, handler: server.ConnectionHandler) -> Coroutine[Any, Any, None]:
+        # The writer is taken now: it may be closed next.
+        io = handler.transports.get(self.client)
+        return self.delivery.note_sent(io.writer if io is not None else None)
 
 
 def expect(flow: http.HTTPFlow, stream_id: int) -> None:
@@ -186,20 +189,3 @@ def note_runner_left(client: connection.Connection) -> None:
     if client.state & connection.ConnectionState.CAN_WRITE:
         for delivery in _under_way.get(client, {}).values():
             delivery.note_runner_left()
-
-
-_hook_task: Any = server.ConnectionHandler.hook_task
-
-
-def take_hook(
-    handler: server.ConnectionHandler, hook: commands.StartHook
-) -> Coroutine[Any, Any, None]:
-    """Return the task of a hook: mitmproxy's, or the end of a delivery.
-
-    Its writer is taken now: it may be closed next.
-    """
-    if not isinstance(hook, ResponseSentHook):
-        task: Coroutine[Any, Any, None] = _hook_task(handler, hook)
-        return task
-    io = handler.transports.get(hook.client)
-    return hook.delivery.note_sent(io.writer if io is not None else None)

@@ -2,10 +2,10 @@
 
 mitmproxy cannot send a byte before a ``request`` hook returns, and cannot stream from an addon.
 ``HttpStream.send_response`` is the one place where an addon's response is written. Our stream
-(``layer.py``) sends the headers at once and then pulls chunks by a *blocking* hook, so that
-mitmproxy itself awaits our generator. When the runner leaves, a ``RequestProtocolError`` reaches
-``handle_event`` even while the stream waits, and the generator, or the hook that is still deciding,
-is cancelled at once.
+(``layer.py``) sends the headers at once and then pulls chunks by a *blocking* hook, so that the
+connection's handler awaits our generator. When the runner leaves, a ``RequestProtocolError``
+reaches ``handle_event`` even while the stream waits, and the generator, or the hook that is still
+deciding, is cancelled at once.
 
 ``DoorAddon.load`` checks the internals of mitmproxy that this relies on.
 """
@@ -82,7 +82,7 @@ async def while_connected[T](flow: http.HTTPFlow, decision: Coroutine[Any, Any, 
 
 
 class DoorAddon:
-    """The addon: installs our stream and serves its hook. It outlives scripts."""
+    """The addon: installs our stream. It outlives scripts."""
 
     name = "claw-door"
 
@@ -101,21 +101,6 @@ class DoorAddon:
         layers.HttpStream = DoorStream  # type: ignore[misc, assignment]
         patches.install()
         ended_connections.install()
-
-    async def door_chunk(self, flow: http.HTTPFlow) -> None:
-        """Pull the next chunk of this flow's response. A slow runner slows its source down."""
-        source = state_of(flow).source
-        assert source is not None
-        handler = self._connection_handler(flow.client_conn)
-        if handler is not None:
-            await handler.drain_writers()
-
-        source.drop_keepalive()
-        await source.pull()
-
-    async def door_piece(self, _flow: http.HTTPFlow) -> None:
-        """Let other connections have their turn."""
-        await asyncio.sleep(0)
 
     def client_disconnected(self, client: connection.Client) -> None:
         """Close the sockets of this connection.

@@ -13,6 +13,7 @@
 The states are mitmproxy's own (``mitmproxy.proxy.layers.http.HttpStream``).
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import Generator, Iterator
@@ -22,7 +23,7 @@ from typing import Any, Self
 
 from mitmproxy import flow, http
 from mitmproxy.net.http.validate import validate_headers
-from mitmproxy.proxy import commands
+from mitmproxy.proxy import commands, server
 from mitmproxy.proxy.layers import http as layers
 from mitmproxy.utils import human
 
@@ -32,6 +33,7 @@ from claw_mediate.mitm.ended_connections import take_layer_apart
 from claw_mediate.mitm.flow_state import ChunkSource, FlowState, end_pending, state_of
 from claw_mediate.mitm.gate import guard
 from claw_mediate.mitm.response_stream import delivery, patches
+from claw_mediate.mitm.response_stream.handler_hooks import HandlerHook, complete
 from claw_mediate.mitm.view.hidden_flows import MAX_SHOWN
 from claw_mediate.mitm.view.redaction import is_sendable, original_data, restore_originals
 
@@ -49,20 +51,31 @@ type _Commands[T] = Generator[Any, Any, T]
 
 
 @dataclass
-class DoorChunkHook(commands.StartHook):
-    """A blocking hook, ``door_chunk``: the door pulls the next chunk of the flow's source."""
+class DoorChunkHook(HandlerHook):
+    """A blocking hook: the next chunk of the flow's source is pulled."""
 
-    flow: http.HTTPFlow
+    source: ChunkSource
+
+    async def serve(self, handler: server.ConnectionHandler) -> None:
+        # A slow runner slows the source down.
+        with handler.timeout_watchdog.disarm():
+            await self.source.pull(handler.drain_writers)
+        await complete(self, handler)
 
 
 @dataclass
-class DoorPieceHook(commands.StartHook):
-    """A blocking hook, ``door_piece``, between two pieces of a large body.
+class DoorPieceHook(HandlerHook):
+    """A blocking hook between two pieces of a large body.
 
     It gives other connections a turn.
     """
 
     flow: http.HTTPFlow
+
+    async def serve(self, handler: server.ConnectionHandler) -> None:
+        with handler.timeout_watchdog.disarm():
+            await asyncio.sleep(0)
+        await complete(self, handler)
 
 
 class BodyBuffer:
@@ -369,11 +382,7 @@ class DoorStream(layers.HttpStream):
 
         sent = SentBytes(state_of(self.flow))
         while not source.has_ended:
-            source.was_pulled = False
-            yield DoorChunkHook(self.flow)
-            if not source.was_pulled:  # nobody is there to serve the hook: do not spin
-                source.error = source.error or RuntimeError("the door is not loaded")
-                source.has_ended = True
+            yield DoorChunkHook(source)
             if (yield from self.check_killed(True)):
                 return False
 

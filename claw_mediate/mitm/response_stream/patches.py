@@ -41,7 +41,7 @@ from mitmproxy.proxy.layers import http as layers
 from mitmproxy.proxy.layers import tls
 from mitmproxy.proxy.layers.http import _http1, _http2
 
-from claw_mediate.mitm.response_stream import delivery
+from claw_mediate.mitm.response_stream import delivery, handler_hooks
 
 MAX_UNREAD = 1 << 20
 _parse_request = _http2.parse_h2_request_headers
@@ -84,7 +84,7 @@ def install() -> None:
     layers.Http2Client = _Http2Client  # type: ignore[misc]
     tls.HTTP_ALPNS = (tls.HTTP2_ALPN, *tls.HTTP1_ALPNS)  # type: ignore[assignment]
     server.ConnectionHandler.drain_writers = _drain  # type: ignore[method-assign]
-    server.ConnectionHandler.hook_task = delivery.take_hook  # type: ignore[method-assign,assignment]
+    server.ConnectionHandler.hook_task = handler_hooks.take_hook  # type: ignore[method-assign,assignment]
 
 
 class _ChunkedReader(_http1.ChunkedReader):
@@ -156,6 +156,8 @@ MAX_BUFFERED = 1 << 20
 _drain_writers: Any = server.ConnectionHandler.drain_writers
 _has_room: WeakKeyDictionary[connection.Connection, asyncio.Event] = WeakKeyDictionary()
 """For each HTTP/2 connection, set while not too much is buffered for it."""
+_buffered: WeakKeyDictionary[connection.Connection, int] = WeakKeyDictionary()
+"""The bytes that wait for each of those connections to give room."""
 _waiting_bytes: WeakKeyDictionary[connection.Client, dict[int, int]] = WeakKeyDictionary()
 """For each runner, the bytes that wait in its streams."""
 _streams_have_room: WeakKeyDictionary[connection.Client, asyncio.Event] = WeakKeyDictionary()
@@ -164,6 +166,11 @@ _streams_have_room: WeakKeyDictionary[connection.Client, asyncio.Event] = WeakKe
 def is_buffering(client: connection.Client) -> bool:
     """Return whether much of an answer waits for this HTTP/2 connection to give room."""
     return client in _has_room and not _has_room[client].is_set()
+
+
+def buffered_bytes(client: connection.Client) -> int:
+    """Return the bytes that wait for this HTTP/2 connection while too much does; 0 otherwise."""
+    return _buffered[client] if is_buffering(client) else 0
 
 
 def set_waiting(client: connection.Client, stream_id: int, size: int) -> None:
@@ -239,6 +246,7 @@ def _check_room(layer: _http2.Http2Connection) -> None:
     is_closed = not layer.conn.state & connection.ConnectionState.CAN_WRITE
     room = _has_room.setdefault(layer.conn, asyncio.Event())
     _set(room, has_room=buffered < MAX_BUFFERED or is_closed)
+    _buffered[layer.conn] = buffered
 
 
 async def _drain(handler: server.ConnectionHandler) -> None:

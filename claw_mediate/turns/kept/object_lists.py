@@ -33,7 +33,7 @@ _MAX_PAGES = 100  # Of the provider's, for one page of the agent's
 _MAX_BYTES = 64 << 20
 
 
-class _Paging(NamedTuple):
+class _PageParameters(NamedTuple):
     """The members by which an API pages."""
 
     after: str
@@ -45,9 +45,9 @@ class _Paging(NamedTuple):
         return self.after, self.before, "limit"
 
 
-_PAGING: Final[dict[Family, _Paging]] = {
-    "openai": _Paging("after", "before", is_object=True),
-    "anthropic": _Paging("after_id", "before_id", is_object=False),
+_PAGING: Final[dict[Family, _PageParameters]] = {
+    "openai": _PageParameters("after", "before", is_object=True),
+    "anthropic": _PageParameters("after_id", "before_id", is_object=False),
 }
 """The paging of lists by the family of the path; those of other families are not found."""
 
@@ -76,7 +76,7 @@ class _ListRequest:
     request: Request
     kind: ObjectKind
     provider: Provider
-    paging: _Paging
+    paging: _PageParameters
     query: list[tuple[str, str]]
     size: int
 

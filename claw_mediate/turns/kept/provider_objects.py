@@ -22,6 +22,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
+import msgspec
+
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.api_paths import read_query
 from claw_mediate.core.http import (
@@ -49,6 +51,7 @@ from claw_mediate.dialects.model_only import read_form_fields, read_other_path
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.providers.paths import PathTables
 from claw_mediate.telemetry.event_log import EventLog
+from claw_mediate.turns.context import DialectRequest
 from claw_mediate.turns.kept.ownership import (
     STATE_UNAVAILABLE,
     Ownership,
@@ -366,6 +369,23 @@ class Owners(NamedTuple):
 
     ownership: Ownership
     objects: ProviderObjects
+
+    async def find_named(self, incoming: DialectRequest) -> DialectRequest | RunnerResponse:
+        """Return a request with what it names of what providers keep, or the refusal."""
+        agent, request, view = incoming.agent, incoming.request, incoming.view
+        chain = view.kept.named_ids if view.kept is not None else []
+        named = await self.objects.check_dialect(agent, request, view.body, chain)
+        if isinstance(named, RunnerResponse):
+            return named
+
+        resolved = await self.ownership.resolve(incoming)
+        if isinstance(resolved, RunnerResponse):
+            return resolved
+
+        predecessor = resolved.predecessor
+        if named is None or predecessor is None or named.provider == predecessor.provider:
+            return msgspec.structs.replace(resolved, named_object=named)
+        return self.objects.refuse_elsewhere(agent, request, named, predecessor.id)
 
 
 def _placed(given: Sequence[GivenObject], provider: str, key_label: str) -> list[ProviderObject]:

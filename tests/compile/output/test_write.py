@@ -20,7 +20,7 @@ class ProcessDeath(BaseException):
     """A stand-in for the end of the process."""
 
 
-class _Cut(Mapping[PurePosixPath, bytes]):
+class _DyingTree(Mapping[PurePosixPath, bytes]):
     """A tree that ends the process before its second file."""
 
     def __getitem__(self, key: PurePosixPath) -> bytes:
@@ -79,7 +79,7 @@ def test_the_whole_tree_is_replaced_and_nothing_is_left_beside_it(tmp_path: Path
 def test_an_interrupted_write_leaves_the_old_tree(tmp_path: Path) -> None:
     write(OLD, tmp_path / "out")
     with pytest.raises(ProcessDeath):
-        write(_Cut(), tmp_path / "out")
+        write(_DyingTree(), tmp_path / "out")
     assert content(tmp_path / "out") == b"old"
     assert names(tmp_path / "out") == [".tree", "context"]
 

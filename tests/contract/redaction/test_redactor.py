@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_contract.redaction.redactor import MIN_REDACTED, Redactor
+from claw_contract.redaction.redactor import MIN_REDACTED, START_LENGTH, Redactor
+from claw_contract.redaction.window import TextWindow
 from claw_contract.secret import DOTS
 from tests.contract.test_secret import VALUE
 
@@ -55,8 +56,50 @@ def test_a_secret_within_another_is_no_reason_to_leave_an_end_of_that_one() -> N
     token = b"analyst:s3cr3t-half"
     text = b"%b %b %b" % (token, b"s3cr3t-half", base64.b64encode(token))
 
-    last_letter = "Zg=="  # It is in no whole group of base64
-    assert redactor.data(text).decode() == f"{DOTS} {DOTS} {DOTS}{last_letter}"
+    assert redactor.data(text).decode() == f"{DOTS} {DOTS} {DOTS}=="
+
+
+@pytest.mark.requirement("contract:redaction")
+@pytest.mark.parametrize("encode", ENCODERS[:2])
+@pytest.mark.parametrize("before", range(3))
+@pytest.mark.parametrize("behind", range(4))
+@pytest.mark.parametrize("secret", ["s3cr3t?>", "s3cr3t?>\u00ff", "s3cr3t-half"])
+def test_no_character_of_base64_that_a_secret_decides_is_left(
+    encode: Callable[[bytes], bytes], before: int, behind: int, secret: str
+) -> None:
+    text, zeros, ones = [
+        encode(byte * before + secret.encode() + byte * behind).decode()
+        for byte in (b"x", b"\0", b"\xff")
+    ]
+    unpadded = zeros.rstrip("=")
+    decided = [place for place, each in enumerate(unpadded) if each == ones[place]]
+    begin, end = decided[0], decided[-1] + 1
+    assert len(decided) == end - begin
+
+    redactor = Redactor([secret])
+    assert redactor.text(text) == f"{text[:begin]}{DOTS}{text[end:]}"
+    window = TextWindow(redactor)
+    told = "".join([window.feed(character) for character in text]) + window.flush()
+    assert window.early < START_LENGTH
+    assert told == f"{text[: begin + window.early]}{DOTS}{text[end:]}"
+
+
+@pytest.mark.requirement("contract:redaction")
+@pytest.mark.parametrize(
+    "secret", ['pass"word/1', "p\\ss/word", "pässwörd", "a\nsecret", "plain-word"]
+)
+@pytest.mark.parametrize("spell", [json.dumps, lambda text: json.dumps(text).replace("/", "\\/")])
+@pytest.mark.parametrize("nested", range(6))
+def test_a_secret_is_found_in_json_however_deep_that_is_nested(
+    secret: str, spell: Callable[[Any], str], nested: int
+) -> None:
+    value: Any = {"a": f"of {secret}!"}
+    for _ in range(nested):
+        value = {"a": spell(value)}
+    clear = json.loads(Redactor([secret]).document(spell(value).encode()))
+    for _ in range(nested):
+        clear = json.loads(clear["a"])
+    assert clear == {"a": f"of {DOTS}!"}
 
 
 @pytest.mark.requirement("contract:redaction")

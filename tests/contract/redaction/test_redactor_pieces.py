@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+from typing import Any
 
 import pytest
 
 from claw_contract.redaction import redactor
 from claw_contract.redaction.redactor import LongTextError, Redactor
 from claw_contract.secret import DOTS
+from tests.search_size import scale_examples
 
 LETTERS = "abcdefghu0016/<>&+\"\\'-_ "
 
@@ -32,7 +34,7 @@ def hidden_document(chance: random.Random, secret: str) -> bytes:
 
 
 @pytest.mark.requirement("bodies:escapes")
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(scale_examples(400)))
 def test_a_secret_in_escapes_is_found_wherever_a_piece_ends(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,3 +97,16 @@ def test_a_large_document_with_escapes_and_without_a_secret_is_not_decoded(
         + b'"}'
     )
     assert Redactor(["a-secret-of-the-agent"]).document(document) is document
+
+
+@pytest.mark.requirement("bodies:escapes")
+def test_a_secret_in_deeply_nested_json_of_a_large_document_is_found() -> None:
+    secret = 'pass"word'
+    value: Any = {"a": f"of {secret}!"}
+    for _ in range(4):
+        value = {"a": json.dumps(value)}
+    document = json.dumps({"pad": "x" * (5 << 20)} | value).encode()
+    clear = json.loads(Redactor([secret]).document(document, 10_000))
+    for _ in range(4):
+        clear = json.loads(clear["a"])
+    assert clear == {"a": f"of {DOTS}!"}

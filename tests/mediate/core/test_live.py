@@ -38,7 +38,7 @@ def stop(piece: int) -> ReplyEvent:
 
 def shown(gate: ReplyGate, events: Sequence[ReplyEvent]) -> list[ReplyEvent]:
     """Return what flows of these events, which is noted as shown."""
-    passing = [each for one in events for each in gate.let_pass([one])]
+    passing = [each for one in events for each in gate.let_pass(one)]
     for each in passing:
         gate.note_shown(each)
     return passing
@@ -55,9 +55,9 @@ def test_text_flows_at_once_and_everything_from_the_first_call_on_waits() -> Non
 @pytest.mark.requirement("live:opening-with-content")
 def test_the_opening_is_shown_with_the_first_content_and_not_before() -> None:
     gate = ReplyGate(shows=True, reasoning="flows")
-    assert gate.let_pass([OPENING]) == []
+    assert not gate.let_pass(OPENING)
     assert not gate.has_shown
-    assert gate.let_pass([text(0, "Hi")]) == [OPENING, text(0, "Hi")]
+    assert gate.let_pass(text(0, "Hi")) == [OPENING, text(0, "Hi")]
 
 
 @pytest.mark.requirement("live:opening-with-content")

@@ -13,13 +13,14 @@ from claw_mediate.core.types import ToolUse
 from claw_mediate.core.weave import Insert, Replace, Weave
 from claw_mediate.dialects.base import MAX_MESSAGES, UnreadableRequestError
 from claw_mediate.dialects.bodies import (
+    Changes,
     append_text,
     decode_or_none,
     decode_request,
     encode,
     insert_hidden_rounds,
     insert_messages,
-    request_variants,
+    request_writer,
     transcript_messages,
     unique_ids,
 )
@@ -141,21 +142,22 @@ def test_a_member_of_another_form_is_read_as_none() -> None:
 
 
 @pytest.mark.requirement("wire:byte-fidelity")
-def test_a_request_variant_is_built_once_and_only_when_asked_for() -> None:
+def test_a_request_is_edited_once_for_a_use_of_tools_and_only_when_asked_for() -> None:
     body = json_splice.Object(b'{"messages":[{"n":0}],"a":1.0}')
     asked: list[ToolUse] = []
 
-    def choice(use: ToolUse) -> dict[str, bytes | None]:
-        asked.append(use)
-        return {"tool_choice": encode(use.name)}
+    class Choices(dict[ToolUse, Changes]):
+        def __missing__(self, use: ToolUse) -> Changes:
+            asked.append(use)
+            return {"tool_choice": encode(use.name)}
 
-    variants = request_variants(body, {"stream": b"false"}, choice)
+    write = request_writer(body, {"stream": b"false"}, Choices())
     assert asked == []
-    first = variants(ToolUse.FORBIDDEN)
-    assert variants(ToolUse.FORBIDDEN) is first
+    head, *_ = write(ToolUse.FORBIDDEN)
+    sent = write(ToolUse.FORBIDDEN, [b'{"h":1}'])
+    assert sent[0] is head
     assert asked == [ToolUse.FORBIDDEN]
-    sent = first.with_messages([b'{"h":1}'])
-    assert json.loads(sent) == {
+    assert json.loads(b"".join(sent)) == {
         "messages": [{"n": 0}, {"h": 1}],
         "a": 1.0,
         "stream": False,

@@ -34,10 +34,17 @@ def test_the_request_is_left_as_it_was_sent() -> None:
 @pytest.mark.parametrize("followers", [[], [USER], [USER, USER]])
 def test_the_models_last_messages_are_one_answer_or_several(followers: list[Any]) -> None:
     more = {"role": "assistant", "content": [{"type": "text", "text": " buy"}]}
-    assert found(USER, SAID, more, *followers) == [
+    assert found(USER, SAID, more, *followers)[:2] == [
         ([USER, SAID], " buy", bool(followers)),
         ([USER], "Let me buy", bool(followers)),
     ]
+
+
+@pytest.mark.requirement("live:partial-answers")
+def test_an_answer_of_which_nothing_was_kept_is_one_before_the_last_words() -> None:
+    assert found(USER, USER) == [([USER], "", True)]
+    assert found(SAID, USER, USER) == [([SAID, USER], "", True)]
+    assert found(USER, SAID, USER, USER)[-1] == ([USER, SAID, USER], "", True)
 
 
 @pytest.mark.requirement("live:partial-answers")

@@ -15,7 +15,7 @@ from claw_mediate.http.client import ConnectionPool
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 type Serve = Callable[..., Awaitable[Wire]]
-type Play = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+type ServerScript = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @dataclass
@@ -39,7 +39,7 @@ async def serving() -> AsyncIterator[Serve]:
     servers: list[asyncio.Server] = []
 
     async def start(
-        play: Play | None = None, *, says: bytes = OK, secure: ssl.SSLContext | None = None
+        play: ServerScript | None = None, *, says: bytes = OK, secure: ssl.SSLContext | None = None
     ) -> Wire:
         wire = Wire()
 

@@ -27,8 +27,6 @@ with warnings.catch_warnings():
     from mitmproxy.addons import maplocal
     from mitmproxy.test import taddons
 
-    from claw_mediate.mitm.response_stream import layer
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -263,29 +261,6 @@ def test_the_arguments_of_each_event_are_those_that_mitmproxy_reads() -> None:
     finally:
         fast_dispatch.use_fast_args(fast=False)
     assert hooks.Hook.args.__module__ == "mitmproxy.hooks"
-
-
-class Door:
-    """An addon like our own."""
-
-    __module__ = "claw_mediate.mitm.response_stream.door"
-
-    def __init__(self, heard: list[str]) -> None:
-        self.heard = heard
-
-    def door_chunk(self, _flow: Any) -> None:
-        self.heard.append("ours")
-
-
-@pytest.mark.requirement("dispatch:same")
-def test_an_event_of_our_own_is_for_our_own_addons() -> None:
-    heard: list[str] = []
-    script = types.SimpleNamespace(door_chunk=lambda _flow: heard.append("a script's"))
-    manager = fast_dispatch.FastManager(types.SimpleNamespace(options=options.Options()))
-    manager.chain = [types.SimpleNamespace(addons=[script]), Door(heard)]
-    for kind in (layer.DoorChunkHook, layer.DoorPieceHook):
-        asyncio.run(manager.trigger_event(kind(tflow.tflow())))
-    assert heard == ["ours"]
 
 
 @pytest.mark.requirement("dispatch:same")

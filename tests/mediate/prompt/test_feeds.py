@@ -16,8 +16,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response, Stream
 from claw_mediate.agents.directory import Agent
 from claw_mediate.prompt.feeds import FeedReader
 from tests.mediate.prompt.agent_context import TOKEN, AgentContext
-from tests.peers import Answer as Said
-from tests.peers import Service
+from tests.peers import Answer, Service
 from tests.waiting import DEADLINE, eventually_async, nobody_listens
 
 
@@ -28,7 +27,7 @@ async def context(service: Service, tmp_path: Path) -> AsyncIterator[AgentContex
     await made.close()
 
 
-def serve(service: Service, said: Said, name: str = "prices") -> None:
+def serve(service: Service, said: Answer, name: str = "prices") -> None:
     service.routes["GET", f"/{name}"] = said
 
 
@@ -256,7 +255,7 @@ async def endless(_request: Request) -> Response:
     ],
 )
 async def test_a_feed_that_is_huge_or_endless_is_cut_with_a_mark(
-    service: Service, tmp_path: Path, said: Said
+    service: Service, tmp_path: Path, said: Answer
 ) -> None:
     context = AgentContext(service, tmp_path, feed_bytes=500)
     serve(service, said)
@@ -368,7 +367,7 @@ async def test_redirects_are_refused_and_proxies_of_the_environment_unused(
     ],
 )
 async def test_no_credential_that_a_feed_says_back_reaches_the_prompt(
-    context: AgentContext, said: Said
+    context: AgentContext, said: Answer
 ) -> None:
     serve(context.service, said)
     context.has(context.feed())
@@ -378,7 +377,9 @@ async def test_no_credential_that_a_feed_says_back_reaches_the_prompt(
 
 
 @pytest.mark.parametrize("said", [Response(b""), Response(b" \n\0\x1b\n ")])
-async def test_an_empty_feed_adds_nothing_to_the_prompt(context: AgentContext, said: Said) -> None:
+async def test_an_empty_feed_adds_nothing_to_the_prompt(
+    context: AgentContext, said: Answer
+) -> None:
     serve(context.service, said)
     context.has(context.feed())
     assert await context.text() == ""

@@ -18,8 +18,7 @@ from claw_contract.secret import Secret
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.prompt import memory as module
 from tests.mediate.prompt.agent_context import AgentContext
-from tests.peers import Answer as Said
-from tests.peers import Service
+from tests.peers import Answer, Service
 from tests.waiting import DEADLINE, eventually_async
 
 
@@ -134,7 +133,7 @@ async def test_memories_are_bounded_and_those_that_repeat_the_conversation_are_l
     ) == (8, 8)
 
 
-FAILURES: list[tuple[Said, str]] = [
+FAILURES: list[tuple[Answer, str]] = [
     (Response(b"", status_code=500), "http_500"),
     (Response(b"no json"), "answer_not_readable"),
     (Response(b"[" * 9000), "answer_not_readable"),
@@ -148,7 +147,7 @@ FAILURES: list[tuple[Said, str]] = [
 @pytest.mark.requirement("memory:failure")
 @pytest.mark.parametrize(("said", "error"), FAILURES)
 async def test_a_service_that_fails_costs_the_memory_and_nothing_else(
-    context: AgentContext, said: Said, error: str
+    context: AgentContext, said: Answer, error: str
 ) -> None:
     context.service.routes["POST", "/recall"] = said
     assert await context.text() == ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from starlette.requests import Request
@@ -16,10 +17,10 @@ from claw_mediate.core.types import ModelResponse
 from claw_mediate.dialects.base import FailedResponseError, UnreadableResponseError
 from claw_mediate.providers.client import CutReply, ProviderResponse, TransportFailure
 from claw_mediate.providers.failover import ModelCall
-from claw_mediate.providers.live_reply import FlowLimits, LiveCall
+from claw_mediate.providers.live_reply import FlowLimits, LiveReply
 from tests.mediate.providers.crossroads import Crossroads
 from tests.peers import Answer
-from tests.wires import Made, openai
+from tests.wires import MadeCall, openai
 
 
 def event(data: Any) -> bytes:
@@ -49,7 +50,7 @@ class ChatAssembler:
         self.is_whole = self.is_over = False
         self.error: FailedResponseError | None = None
         self.text = ""
-        self.calls: list[Made] = []
+        self.calls: list[MadeCall] = []
         self._usage: bytes | None = None
 
     def feed(self, event: SseEvent) -> Sequence[ReplyEvent]:
@@ -77,7 +78,7 @@ class ChatAssembler:
                 self.text += value
                 told.append(ReplyEvent("content", 0, {}, name, value))
             elif name == "tool_calls":
-                self.calls += [Made(f"c{n}", **call) for n, call in enumerate(value)]
+                self.calls += [MadeCall(f"c{n}", **call) for n, call in enumerate(value)]
                 told += [
                     ReplyEvent("call", 0, {}, f"call {n}", call["arguments"])
                     for n, call in enumerate(value)
@@ -134,7 +135,7 @@ async def ask(
     roads: Crossroads, sink: Sink, limits: FlowLimits = UNLIMITED, *, seconds: float = 30.0
 ) -> str:
     """Make one live model call; return its outcome in a word or two."""
-    match await post(roads, LiveCall(sink, limits), seconds=seconds):
+    match await post(roads, LiveReply(sink, limits), seconds=seconds):
         case ModelResponse(body):
             return openai.said(body).text
         case ProviderResponse(status, _, body):
@@ -146,7 +147,7 @@ async def ask(
 
 
 async def post(
-    roads: Crossroads, live: LiveCall, *, seconds: float = 30.0
+    roads: Crossroads, live: LiveReply, *, seconds: float = 30.0
 ) -> ModelResponse | ProviderResponse | TransportFailure | CutReply:
     until = asyncio.get_running_loop().time() + seconds
     call = ModelCall(roads.body.encode(), roads.read, lambda: False, until, live=live)
@@ -189,3 +190,10 @@ def held_at(place: int, chunks: Sequence[bytes], go: Callable[[], Awaitable[obje
         return StreamingResponse(body(), media_type="text/event-stream")
 
     return answer
+
+
+def point_at(roads: Crossroads, port: int) -> None:
+    """Let the first provider be the one at this port, alone."""
+    candidate = roads.route.candidates[0]
+    moved = replace(candidate.provider, base_url=f"http://127.0.0.1:{port}")
+    roads.route.candidates = [replace(candidate, provider=moved)]

@@ -11,8 +11,7 @@ from claw_mediate.core.observer import NO_OBSERVER
 from claw_mediate.core.types import ToolResult
 from claw_mediate.tools.executor import ToolExecutor
 from tests.mediate.made import called, granted, limits
-from tests.peers import Answer as Said
-from tests.peers import Service
+from tests.peers import Answer, Service
 
 METADATA = Metadata.model_validate({"service": "analyst", "pod": "p", "token": "analyst:s"})
 READ = {"readOnly": True}
@@ -40,6 +39,6 @@ def told(answer: ToolResult) -> dict[str, Any]:
     return envelope
 
 
-def serve(service: Service, said: Said, method: str = "GET") -> str:
+def serve(service: Service, said: Answer, method: str = "GET") -> str:
     service.routes[method, "/x"] = said
     return service.url

@@ -12,8 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from claw_mediate.tools.executor import ToolExecutor
 from tests.mediate.tools.calling import call, serve, told
-from tests.peers import Answer as Said
-from tests.peers import Service
+from tests.peers import Answer, Service
 
 TOKEN = "t0k3n-of-the-tool"
 
@@ -42,7 +41,7 @@ async def test_a_credential_that_no_header_can_hold_is_a_failed_call(
     assert service.received == []
 
 
-ECHOES: list[tuple[dict[str, Any], Said]] = [
+ECHOES: list[tuple[dict[str, Any], Answer]] = [
     ({"type": "bearer", "token": TOKEN}, JSONResponse({"you": f"sent {TOKEN}", TOKEN: [TOKEN]})),
     ({"type": "bearer", "token": TOKEN}, Response(f"<b>{TOKEN}</b>")),
     (
@@ -67,7 +66,7 @@ ECHOES: list[tuple[dict[str, Any], Said]] = [
 @pytest.mark.requirement("service:no-echo")
 @pytest.mark.parametrize(("auth", "said"), ECHOES)
 async def test_a_credential_that_a_service_says_back_never_reaches_the_result(
-    executor: ToolExecutor, service: Service, auth: dict[str, Any], said: Said
+    executor: ToolExecutor, service: Service, auth: dict[str, Any], said: Answer
 ) -> None:
     answer = await call(executor, serve(service, said), auth=auth)
     told(answer)

@@ -12,8 +12,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from claw_mediate.tools import http as module
 from claw_mediate.tools.executor import ToolExecutor
 from tests.mediate.tools.calling import READ, call, serve, told
-from tests.peers import Answer as Said
-from tests.peers import Service
+from tests.peers import Answer, Service
 
 
 @pytest.mark.requirement("service:too-large")
@@ -65,7 +64,7 @@ async def test_a_redirect_is_not_followed(executor: ToolExecutor, service: Servi
     ],
 )
 async def test_bodies_of_every_kind_are_data(
-    executor: ToolExecutor, service: Service, said: Said, data: Any
+    executor: ToolExecutor, service: Service, said: Answer, data: Any
 ) -> None:
     assert told(await call(executor, serve(service, said)))["data"] == data
 

@@ -19,11 +19,11 @@ from claw_mediate.dialects.streams import OwnOpening
 from claw_mediate.turns.answer_stream import AnswerStream
 from claw_mediate.turns.shown_answer import ShownAnswer
 from tests.mediate.any_reply import DIALECTS
-from tests.wires import Made, Wire, anthropic, openai, responses
+from tests.wires import MadeCall, Wire, anthropic, openai, responses
 
 WIRES: dict[str, Wire] = {"openai": openai, "anthropic": anthropic, "responses": responses}
 CATALOG = ToolCatalog.build((), (), 100)
-CALL = (Made("call_1", "desk__balance", '{"of": "me"}'),)
+CALL = (MadeCall("call_1", "desk__balance", '{"of": "me"}'),)
 
 
 class StreamedTurn:
@@ -46,7 +46,7 @@ class StreamedTurn:
         self.view = view
         self.rounds: tuple[Round, ...] = ()
 
-    async def comes(self, text: str, calls: tuple[Made, ...] = ()) -> bytes:
+    async def comes(self, text: str, calls: tuple[MadeCall, ...] = ()) -> bytes:
         """Let a reply come from the provider; return its body."""
         body = self.wire.reply(text, calls, {})
         assembler = self.stream.begin()
@@ -61,7 +61,7 @@ class StreamedTurn:
         self.rounds = (*self.rounds, Round(len(self.rounds) + 1, response, ()))
         self.stream.drop(self.rounds)
 
-    async def answers(self, text: str, calls: tuple[Made, ...] = ()) -> bytes:
+    async def answers(self, text: str, calls: tuple[MadeCall, ...] = ()) -> bytes:
         """Let the answer come; return its body with all that was shown."""
         response = self.dialect.read_response(await self.comes(text, calls), CATALOG)
         body = self.dialect.write_response(response, self.view, response.usage, terminal=False)
@@ -80,7 +80,7 @@ class TimedTurn(StreamedTurn):
         form = ShownAnswer(self.dialect, self.view, OwnOpening("own-id", "asked-for", 7))
         self.stream = AnswerStream(form, self.redactor, lambda: self.now, shows=shows)
 
-    async def begins(self, text: str, calls: tuple[Made, ...] = ()) -> bytes:
+    async def begins(self, text: str, calls: tuple[MadeCall, ...] = ()) -> bytes:
         """Let each event of a reply come a second after the last one; return its body."""
         self.stream.note_asked()
         assembler = self.stream.begin()

@@ -23,7 +23,7 @@ WRITE = called(granted("journaled.buy", method="POST"))
 ASKED = RequestFingerprint("request", "", "Buy", "")
 
 
-class Forgetful(SqliteJournal):
+class FullDiskJournal(SqliteJournal):
     """A journal whose disk is full until the test says otherwise."""
 
     full = True
@@ -52,7 +52,7 @@ class Forgetful(SqliteJournal):
 class JournaledTurn:
     """A turn, its journal, and the calls that ran."""
 
-    def __init__(self, journal: Forgetful) -> None:
+    def __init__(self, journal: FullDiskJournal) -> None:
         self.journal = journal
         self.told: list[str] = []
         self.made: list[ToolCall] = []
@@ -72,7 +72,7 @@ class JournaledTurn:
 
 @pytest.fixture
 async def journaled() -> AsyncIterator[JournaledTurn]:
-    journal = Forgetful(Database(""), LeaseOwner.current())
+    journal = FullDiskJournal(Database(""), LeaseOwner.current())
     await journal.begin("turn_1", "analyst", ASKED)
     yield JournaledTurn(journal)
     await journal.close()

@@ -78,11 +78,11 @@ async def test_any_bytes_end_a_turn_and_never_spoil_the_conversation(
     peers = Peers(data, wire, limits)
     asked = wire.request([wire.user("Go")], ["shell"], stream=True, more={"x_mine": 1.5})
     view = dialect.read_request(json.dumps(asked).encode())
-    offered = dialect.build_request(view, CATALOG)
+    write = dialect.build_request(view, CATALOG)
     journal = SqliteJournal(Database(""), LeaseOwner.current())
     await journal.begin("turn_1", "analyst", RequestFingerprint("request", "", "", ""))
     tape = TurnCheckpoint(journal, "turn_1", pytest.fail, "first")
-    prepared = PreparedRequest(CATALOG, lambda _: offered)
+    prepared = PreparedRequest(CATALOG, lambda _: write)
     ports = Ports(peers.model, peers.tools, lambda: peers.clock)
     world = TurnDriver(dialect, prepared, ports, tape)
     try:

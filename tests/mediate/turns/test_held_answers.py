@@ -4,16 +4,20 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from claw_mediate.core.http import Forward, RunnerResponse
 from tests.turns.desk import WIRES, Desk, opened
 from tests.turns.retrying import dies
 from tests.turns.scripted import Thought
+from tests.waiting import eventually_async
 from tests.wires import Body, anthropic, openai, responses
 
 
@@ -338,6 +342,344 @@ async def test_an_answer_that_was_not_delivered_is_given_without_what_the_runner
     assert live.shown.text.strip() == "All is done."
     assert live.services.calls == ["desk.trade"]
     assert len(live.history()) == 1
+
+
+PARTS = (
+    "Let me buy",
+    "Let me buy that for you.",
+    "Let me buy that for you.\n\nAll is",
+    "Let me buy that for you. All is",
+)
+"""What a runner may hold of an answer of two replies, of which the first led to a trade."""
+
+
+@pytest.fixture(params=["openai", "anthropic", "responses"])
+async def buffered(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Desk]:
+    async with opened(Desk(tmp_path, WIRES[request.param], stream=True)) as desk:
+        yield desk
+
+
+def keeps_a_part(desk: Desk, text: str) -> None:
+    """Leave of the last answer a part in the runner's hands."""
+    desk.messages = [desk.messages[0], held(desk, text)]
+    desk.listens = True
+
+
+def traded(desk: Desk) -> list[str]:
+    """Return the ids of the calls that the last request to the model tells of."""
+    return [call for call, _ in desk.wire.answers(desk.model.messages())]
+
+
+@pytest.mark.requirement("live:settled-answered")
+@pytest.mark.parametrize("listens", [False, True])
+@pytest.mark.parametrize("text", PARTS)
+async def test_new_words_behind_a_part_of_a_whole_answer_know_what_ran(
+    live: Desk, text: str, *, listens: bool
+) -> None:
+    """``listens``: the kernel took all of the answer, and its runner kept a part."""
+    live.listens = listens
+    live.model_says("Let me buy that for you.", ("desk.trade", {}))
+    live.model_says("All is done.")
+    await live.asks("Buy")
+    keeps_a_part(live, text)
+    live.model_says("It was bought before.")
+    await live.asks("Sure?")
+    assert traded(live) == ["call_1"]
+    assert sent(live).count("Let me buy") == 1
+    assert ("All is" in sent(live)) == ("All is" in text)
+    assert live.shown.text == "It was bought before."
+
+    live.model_says("Yes.")
+    await live.asks("Really?")
+    assert traded(live) == ["call_1"], "the part is remembered"
+    assert live.services.calls == ["desk.trade"]
+
+
+@pytest.mark.requirement("live:settled-answered")
+async def test_rounds_behind_what_the_runner_holds_are_told_too(live: Desk) -> None:
+    live.listens = False
+    live.model_says("Let me buy that for you.", ("desk.trade", {}))
+    live.model_says("Let me look.", ("desk.balance", {}))
+    live.model_says("All is done.")
+    await live.asks("Buy")
+    keeps_a_part(live, "Let me buy that for you.\n\nLet me")
+    live.model_says("It was bought before.")
+    await live.asks("Sure?")
+    assert traded(live) == ["call_1", "call_2"]
+    assert sent(live).count("Let me buy") == 1
+
+
+@pytest.mark.requirement("live:settled-answered")
+async def test_rounds_that_showed_nothing_are_told_behind_a_part_of_their_answer(
+    live: Desk,
+) -> None:
+    live.listens = False
+    live.model_says(("desk.trade", {}))
+    live.model_says(("desk.balance", {}))
+    live.model_says("All is done.")
+    await live.asks("Buy")
+    keeps_a_part(live, "All is")
+    live.model_says("It was bought before.")
+    await live.asks("Sure?")
+    assert traded(live) == ["call_1", "call_2"]
+    assert sent(live).count("All is") == 1
+
+
+@pytest.mark.requirement("live:settled-answered")
+async def test_the_text_of_an_answer_whose_call_was_not_kept_has_its_rounds(live: Desk) -> None:
+    live.listens = False
+    live.model_says("Let me buy that for you.", ("desk.trade", {}))
+    live.model_says("Let me list.", ("shell", {}))
+    await live.asks("Buy", native=["shell"])
+    keeps_a_part(live, "Let me buy that for you. Let me list.")
+    live.model_says("It was bought before.")
+    await live.asks("No list. Was it bought?")
+    assert traded(live) == ["call_1"]
+    assert live.services.calls == ["desk.trade"]
+
+
+@pytest.mark.requirement("live:settled-answered")
+async def test_the_words_of_another_conversation_have_no_rounds(live: Desk) -> None:
+    live.listens = False
+    live.model_says("Let me buy that for you.", ("desk.trade", {}))
+    live.model_says("All is done.")
+    await live.asks("Buy")
+    keeps_a_part(live, "Let me buy")
+    live.messages[0] = live.wire.user("Sell")
+    live.model_says("It was not bought.")
+    await live.asks("Sure?")
+    assert traded(live) == []
+
+
+@pytest.mark.requirement("live:settled-answered")
+@pytest.mark.parametrize("live", ["openai"], indirect=True)
+async def test_a_shorter_answer_to_the_same_words_keeps_its_own_rounds(live: Desk) -> None:
+    """The first answer hid nothing; the second one begins with the same words, and hid a trade."""
+    live.model_says("Yes.")
+    await live.asks("Buy")
+    first = [*live.messages]
+    live.messages = first[:1]
+    live.model_says("Yes. ", ("desk.trade", {}))
+    live.model_says("All is done.")
+    await live.turn()
+    live.messages = first
+    live.model_says("No.")
+    await live.asks("Sure?")
+    assert traded(live) == []
+
+
+@pytest.mark.requirement("live:settled-answered")
+async def test_a_part_of_a_delivered_answer_begins_a_turn_that_knows_what_ran(live: Desk) -> None:
+    live.model_says("Let me buy that for you.", ("desk.trade", {}))
+    live.model_says("All is done.")
+    await live.asks("Buy")
+    keeps_a_part(live, "Let me buy that for you. All")
+    live.model_says("is well.")
+    await live.turn()
+    assert traded(live) == ["call_1"]
+    assert live.shown.text == "is well."
+    assert live.services.calls == ["desk.trade"]
+
+
+@pytest.mark.requirement("live:settled-answered")
+@pytest.mark.parametrize("listens", [False, True])
+async def test_a_part_of_a_buffered_answer_has_its_rounds(buffered: Desk, *, listens: bool) -> None:
+    buffered.listens = listens
+    buffered.model_says("Let me buy that for you.", ("desk.trade", {}))
+    buffered.model_says("All is done.")
+    await buffered.asks("Buy")
+    keeps_a_part(buffered, "All is")
+    buffered.model_says("It was bought before.")
+    await buffered.asks("Sure?")
+    assert traded(buffered) == ["call_1"]
+    assert sent(buffered).count("All is") == 1
+    assert buffered.services.calls == ["desk.trade"]
+
+
+@pytest.mark.requirement("live:settled-answered")
+async def test_the_rest_of_a_buffered_answer_is_given_to_who_holds_a_part(buffered: Desk) -> None:
+    buffered.listens = False
+    buffered.model_says(("desk.trade", {}))
+    buffered.model_says("All is done.")
+    await buffered.asks("Buy")
+    keeps_a_part(buffered, "All is")
+    await buffered.turn()
+    rest = "All is done." if buffered.wire is responses else "done."
+    assert buffered.shown.text.strip() == rest
+    assert buffered.services.calls == ["desk.trade"]
+    assert len(buffered.history()) == 1
+
+
+@pytest.mark.requirement("live:settled-joined")
+async def test_an_answer_that_breaks_off_again_and_again_has_all_rounds_in_the_next_turn(
+    live: Desk,
+) -> None:
+    """qwen-code asks for the rest each time, and keeps one answer of all parts."""
+    await fails_after_a_trade(live)
+    asked, resume = [*live.messages], live.wire.user("It was cut off. Resume.")
+    parts = [HELD, "Let me see. Bought at noon,", "One quote. It is seven"]
+    live.messages = [*asked, held(live, parts[0]), resume]
+    live.model_says("Let me see.", ("desk.balance", {}))
+    live.model_breaks_off("Bought at noon, or so.", behind="noon")
+    await live.turn()
+    live.messages = [*asked, held(live, " ".join(parts[:2])), resume]
+    live.model_says("One quote.", ("desk.quote", {}))
+    live.model_breaks_off("It is seven or so.", behind="seven")
+    await live.turn()
+    assert traded(live) == ["call_1", "call_2", "call_3"]
+    live.messages = [*asked, held(live, " ".join(parts)), resume]
+    live.model_says("All is done.")
+    await live.turn()
+    assert traded(live) == ["call_1", "call_2", "call_3"]
+
+    live.messages = [*asked, held(live, " ".join([*parts, "All is done."]))]
+    live.model_says("Yes.")
+    await live.asks("Sure?")
+    assert traded(live) == ["call_1", "call_2", "call_3"]
+    for words in ("Let me buy", "Let me see.", "One quote.", "All is done."):
+        assert sent(live).count(words) == 1
+    assert live.services.calls == ["desk.trade", "desk.balance", "desk.quote"]
+
+
+def thought(desk: Desk) -> Body:
+    """Return a message that has no more than the reasoning of the last stream's first reply."""
+    if desk.wire is responses:
+        items = [
+            event["item"]
+            for event in events_of(desk.raw)
+            if event["type"] == "response.output_item.done" and event["item"]["type"] == "reasoning"
+        ]
+        return {"items": items[:1]}
+    if desk.wire is openai:
+        return {"role": "assistant", "content": "", "reasoning_content": "First."}
+    deltas = [event.get("delta", {}) for event in events_of(desk.raw) if event.get("index") == 0]
+    (signature,) = (each["signature"] for each in deltas if "signature" in each)
+    block = {"type": "thinking", "thinking": "First.", "signature": signature}
+    return {"role": "assistant", "content": [block]}
+
+
+def events_of(stream: bytes) -> list[Body]:
+    lines = stream.split(b"\n")
+    return [json.loads(line[6:]) for line in lines if line.startswith(b"data: {")]
+
+
+@pytest.mark.requirement("live:continuation-thought")
+@pytest.mark.parametrize("dies_then", [False, True])
+@pytest.mark.parametrize(
+    ("live", "words"),
+    [
+        ("openai", ""),  # It takes no empty message before other ones
+        ("anthropic", ""),
+        ("anthropic", "Go on."),
+        ("responses", ""),
+        ("responses", "Go on."),
+    ],
+    indirect=["live"],
+)
+async def test_a_runner_that_has_kept_a_thought_only_goes_on_with_the_turn(
+    live: Desk, words: str, *, dies_then: bool
+) -> None:
+    """``words``: the runner's own behind the thought. ``dies_then``: the proxy is killed."""
+    live.remembers()
+    live.more = {"store": False} if live.wire is responses else {}
+    live.model_says(Thought("First."), ("desk.trade", {}))
+    live.model_breaks_off(Thought("Second, and more."), "It was bought.", behind="econd")
+    await live.asks("Buy", **live.more)
+    if dies_then:
+        forgets(live)
+        dies(live)
+    live.messages.append(thought(live))
+    if words:
+        live.messages.append(live.wire.user(words))
+    live.model_says("All is done.")
+    await live.turn()
+    assert traded(live) == ["call_1"]
+    assert live.services.calls == ["desk.trade"]
+    assert live.shown.text == "All is done."
+    assert len({line["turn_id"] for line in live.history()}) == 1 + bool(words)
+
+
+@pytest.mark.requirement("live:settled-answered")
+@pytest.mark.parametrize("listens", [False, True])
+async def test_an_answer_of_which_its_runner_kept_nothing_has_its_rounds(
+    live: Desk, *, listens: bool
+) -> None:
+    live.listens = listens
+    live.model_says("Let me buy that for you.", ("desk.trade", {}))
+    live.model_says("All is done.")
+    await live.asks("Buy")
+    live.messages, live.listens = live.messages[:1], True
+    live.model_says("It was bought before.")
+    await live.asks("Sure?")
+    assert traded(live) == ["call_1"]
+    assert live.services.calls == ["desk.trade"]
+
+
+def with_much_more(stream: bytes) -> bytes:
+    """Return a stream whose word comes in 32 large parts."""
+    events = stream.split(b"\n\n")
+    place = next((at for at, event in enumerate(events) if b"Much-more" in event), None)
+    if place is None:
+        return stream
+    parts = [events[place].replace(b"Much-more", b"x" * (1 << 17))] * 32
+    return b"\n\n".join([*events[:place], *parts, *events[place + 1 :]])
+
+
+@pytest.mark.requirement("live:unread")
+async def test_a_runner_that_takes_one_chunk_and_no_more_does_not_hold_its_turn(live: Desk) -> None:
+    live.settings = replace(live.settings, live_max=0.05)
+    live.open()
+    live.messages.append(live.wire.user("Buy"))
+    live.model_says("Let me buy that for you.", ("desk.trade", {}))
+    live.model_says("Much-more")
+    live.model.rewrite = with_much_more
+    exchange = await live.mediator.exchange(live.admitted(), live.request())
+    assert isinstance(exchange, RunnerResponse)
+    chunks = aiter(exchange.chunks)
+    await anext(chunks)
+    await eventually_async(lambda: bool(live.told("live_cut")), "its turn is over")
+    assert live.logged_error() == "runner_not_reading"
+    await exchange.chunks.aclose()
+
+    live.model.rewrite = lambda stream: stream
+    live.model_says("All is done.")
+    await live.turn()
+    assert live.services.calls == ["desk.trade"]
+    assert len({line["turn_id"] for line in live.history()}) == 1
+
+
+TITLE = "You are a title generator. You output ONLY a thread title."
+
+
+@pytest.mark.requirement("live:continuity-hides")
+@pytest.mark.parametrize("live", ["anthropic", "responses"], indirect=True)
+@pytest.mark.parametrize("thinks", [False, True])
+async def test_a_side_request_has_no_reasoning_of_hidden_rounds(
+    live: Desk, *, thinks: bool
+) -> None:
+    """It gets no rounds, and a provider refuses their reasoning without them."""
+    first, last = ([Thought(each)] if thinks else [] for each in ("First.", "Second."))
+    live.model_says(*first, "Let me buy that for you.", ("desk.trade", {}))
+    live.model_says(*last, "All is done.")
+    await live.asks("Buy", **({"store": False} if live.wire is responses else {}))
+    live.messages.append(live.wire.user("Title?"))
+    live.more["system" if live.wire is anthropic else "instructions"] = TITLE
+
+    request = live.request()
+    forward = await live.mediator.exchange(live.admitted(), request)
+    assert isinstance(forward, Forward)
+    assert live.interventions()[-1] == "housekeeping:opencode-title"
+    if not thinks:
+        assert forward.body is None, "it goes byte for byte"
+        return
+
+    assert forward.body is not None
+    asked, going = json.loads(request.body), json.loads(forward.body)
+    assert "First." in str(asked)
+    assert "First." not in str(going)
+    assert "Second." in str(going), "it is the answer's own"
+    for text in ("Let me buy that for you.", "All is done."):
+        assert str(going).count(text) == 1
 
 
 def forgets(desk: Desk) -> None:

@@ -21,7 +21,7 @@ from claw_mediate.core.types import (
 )
 from claw_mediate.providers.client import CutReply, ProviderResponse
 from claw_mediate.providers.failover import ModelCall, ModelResult, parse_response
-from claw_mediate.providers.live_reply import FlowLimits, LiveCall
+from claw_mediate.providers.live_reply import FlowLimits, LiveReply
 from claw_mediate.turns.context import PreparedRequest
 from claw_mediate.turns.model_call import ModelCalls, Progress
 from claw_mediate.turns.ports import Ports
@@ -58,7 +58,7 @@ def calls_of(
     dialect, wire = DIALECTS[name], WIRES[name]
     request = wire.request([wire.user("Go")], ["shell"], stream=False, more={})
     view = dialect.read_request(json.dumps(request).encode())
-    variants = dialect.build_request(view, CATALOG)
+    write = dialect.build_request(view, CATALOG)
 
     ports = Ports(
         provider.post,
@@ -66,7 +66,7 @@ def calls_of(
         lambda: 5.0,
         reasoning=reasoning or ReplayableReasoning(),
     )
-    prepared = PreparedRequest(CATALOG, lambda _: variants, first=provider.maker)
+    prepared = PreparedRequest(CATALOG, lambda _: write, first_maker=provider.maker)
     return ModelCalls(dialect, prepared, ports, Progress(), TurnClock(ports.now))
 
 
@@ -140,7 +140,7 @@ class Clock:
 class LiveProvider:
     """A provider that does with the live call what the test says."""
 
-    def __init__(self, play: Callable[[LiveCall], Awaitable[ModelResult]]) -> None:
+    def __init__(self, play: Callable[[LiveReply], Awaitable[ModelResult]]) -> None:
         self.play = play
         self.limits: list[FlowLimits] = []
 
@@ -156,7 +156,7 @@ def live_calls(
     dialect, wire = DIALECTS["openai"], WIRES["openai"]
     request = wire.request([wire.user("Go")], ["shell"], stream=True, more={})
     view = dialect.read_request(json.dumps(request).encode())
-    variants = dialect.build_request(view, CATALOG)
+    write = dialect.build_request(view, CATALOG)
     ports = Ports(
         provider.post,
         no_tools,
@@ -166,7 +166,7 @@ def live_calls(
         on_json_body=lambda: sink.shown.append("(json)"),
     )
     progress, turn_clock = Progress(), TurnClock(clock.now)
-    prepared = PreparedRequest(CATALOG, lambda _: variants)
+    prepared = PreparedRequest(CATALOG, lambda _: write)
     return ModelCalls(dialect, prepared, ports, progress, turn_clock), progress, turn_clock
 
 
@@ -174,7 +174,7 @@ def hello() -> ModelResponse:
     return DIALECTS["openai"].read_response(WIRES["openai"].reply("Hello", [], {}), CATALOG)
 
 
-async def show(live: LiveCall, text: str) -> None:
+async def show(live: LiveReply, text: str) -> None:
     """Show a text of a reply, as the reader of streams does."""
     live.was_streamed = True
     live.sink.begin()
@@ -188,7 +188,7 @@ async def test_the_turns_time_stands_still_while_a_reply_flows_and_goes_on_behin
     clock = Clock()
     loop = asyncio.get_running_loop()
 
-    async def play(live: LiveCall) -> ModelResult:
+    async def play(live: LiveReply) -> ModelResult:
         clock.seconds += 1
         await show(live, "Hel")
         over = loop.time() + 0.05
@@ -212,7 +212,7 @@ async def test_the_turns_time_stands_still_while_a_reply_flows_and_goes_on_behin
 
 @pytest.mark.requirement("live:clock-stops")
 async def test_a_reply_that_has_shown_nothing_ends_with_the_turns_time() -> None:
-    async def play(_live: LiveCall) -> ModelResult:
+    async def play(_live: LiveReply) -> ModelResult:
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -231,7 +231,7 @@ async def test_a_reply_that_has_shown_nothing_ends_with_the_turns_time() -> None
     ],
 )
 async def test_a_cut_reply_is_a_failure_that_says_how_it_ends(cut: CutReply, status: int) -> None:
-    async def play(live: LiveCall) -> ModelResult:
+    async def play(live: LiveReply) -> ModelResult:
         await show(live, "Hel")
         return cut
 
@@ -252,7 +252,7 @@ async def test_a_cut_or_left_reply_leaves_the_usage_that_it_told(
 ) -> None:
     shown = asyncio.Event()
 
-    async def play(live: LiveCall) -> ModelResult:
+    async def play(live: LiveReply) -> ModelResult:
         await show(live, "Hel")
         live.usage = told
         shown.set()
@@ -271,7 +271,7 @@ async def test_a_cut_or_left_reply_leaves_the_usage_that_it_told(
 
 @pytest.mark.requirement("live:json-body")
 async def test_one_json_body_is_told_once() -> None:
-    async def play(_live: LiveCall) -> ModelResult:
+    async def play(_live: LiveReply) -> ModelResult:
         return hello()
 
     sink = Sink()
@@ -282,7 +282,7 @@ async def test_one_json_body_is_told_once() -> None:
 
 @pytest.mark.requirement("live:shown-while-it-comes")
 async def test_the_headers_of_the_first_reply_are_there_before_its_text() -> None:
-    async def play(live: LiveCall) -> ModelResult:
+    async def play(live: LiveReply) -> ModelResult:
         live.on_head((("x-request-id", f"req_{len(provider.limits)}"),))
         assert progress.headers == (("x-request-id", "req_1"),)
         progress.committed.set()
@@ -316,9 +316,9 @@ async def test_a_provider_that_refuses_stream_options_is_asked_without_them_from
     wire = WIRES["openai"]
     request = wire.request([wire.user("Go")], [], stream=True, more={})
     view = dialect.read_request(json.dumps(request).encode())
-    variants = dialect.build_request(view, CATALOG)
+    write = dialect.build_request(view, CATALOG)
     ports = Ports(post, no_tools, lambda: 5.0, sink=Sink())
-    prepared = PreparedRequest(CATALOG, lambda _: variants, first="own/m")
+    prepared = PreparedRequest(CATALOG, lambda _: write, first_maker="own/m")
     calls = ModelCalls(dialect, prepared, ports, Progress(), TurnClock(ports.now))
 
     for number in (1, 2):
@@ -330,7 +330,7 @@ async def test_a_provider_that_refuses_stream_options_is_asked_without_them_from
 async def test_any_other_refusal_is_passed_on() -> None:
     refusal = ProviderResponse(400, "application/json", b"your fault")
 
-    async def play(_live: LiveCall) -> ModelResult:
+    async def play(_live: LiveReply) -> ModelResult:
         return refusal
 
     provider = LiveProvider(play)

@@ -215,3 +215,12 @@ async def test_a_forms_model_is_clamped_and_routed(pod: OtherPod) -> None:
     pod.agent([])
     decision = await pod.passes(path, form(("model", b"second/other"), sound), CONTENT_TYPE)
     assert (decision.body, key(decision)) == (form(("model", b"other"), sound), "sk-second")
+
+
+@pytest.mark.requirement("redaction:first-request")
+async def test_the_log_shows_no_key_that_the_first_request_names(pod: OtherPod) -> None:
+    pod.agent([])
+    assert await pod.refuses("/v1/files/sk-second", b"", method="GET") == (404, "object_not_found")
+    (refused,) = [event for event in pod.events if "reason" in event]
+    assert refused["reason"].startswith("file_id ")
+    assert "sk-second" not in str(pod.events)

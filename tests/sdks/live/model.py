@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from tests.peers import model_response, wire_of
-from tests.wires import Body, Made, Wire, anthropic, openai, responses
+from tests.wires import Body, MadeCall, Wire, anthropic, openai, responses
 from tests.wires.parts import error_event
 
 NATIVE: dict[str, Body] = {
@@ -130,7 +130,7 @@ class LiveModel:
             name = native if step.calls == "native" else f"desk__{step.calls}"
             number = _CASE.findall(json.dumps(body[wire.TRANSCRIPT]))[-1][1]
             arguments = NATIVE.get(name) or ({"play": number} if step.calls == "trade" else {})
-            made = [Made(f"call{self.numbers}", name, json.dumps(arguments))]
+            made = [MadeCall(f"call{self.numbers}", name, json.dumps(arguments))]
 
         prefix = {anthropic: "msg", openai: "chatcmpl", responses: "resp"}[wire]  # type: ignore[index]
         written = wire.reply(

@@ -73,7 +73,7 @@ _BEATS = 3
 
 
 @dataclass(frozen=True)
-class Play:
+class ClientConversation:
     """One conversation of a client.
 
     ``base``: its base URL; None: it believes that it talks to the provider.
@@ -95,7 +95,7 @@ class Play:
 
 
 @dataclass(frozen=True)
-class PlayResult:
+class ConversationResult:
     """The answers that a client got, and the tools that it ran."""
 
     number: int
@@ -105,7 +105,7 @@ class PlayResult:
     seen: str
 
 
-def plays(base: str = "", key: str = "") -> Iterator[Play]:
+def plays(base: str = "", key: str = "") -> Iterator[ClientConversation]:
     """Yield every other pair of a way and a mode of each runner, which has all of both; in
     ``make soak`` every pair.
     """
@@ -116,14 +116,14 @@ def plays(base: str = "", key: str = "") -> Iterator[Play]:
             if (row + column) % 2 and not os.environ.get("CLAW_SEARCH"):
                 continue
             url = f"{base}/v1" if ENTRANCES[way] == "base-url" else None
-            yield Play(runner, way, mode, next(numbers), url, key)
+            yield ClientConversation(runner, way, mode, next(numbers), url, key)
 
 
 @dataclass(frozen=True)
 class Performance:
     """The outcome of all clients' conversations."""
 
-    played: dict[str, PlayResult]
+    played: dict[str, ConversationResult]
     """By the name of the play."""
     traded: Counter[str]
     """The number of times that the write ran, by the number of the play."""
@@ -162,7 +162,7 @@ class ResponsesPod:
         made = list(plays(self.pod.url, self.pod.token()))
         in_node = [play for play in made if play.runner in {"openai-js", "ai-sdk"}]
         in_python = [play for play in made if play not in in_node]
-        commands: list[tuple[Sequence[Path | str], list[Play]]] = [
+        commands: list[tuple[Sequence[Path | str], list[ClientConversation]]] = [
             (IN_NODE, in_node),
             (IN_PYTHON, in_python),
         ]
@@ -177,11 +177,13 @@ class ResponsesPod:
         )
         return Performance(some | others, traded, self.model.refused)
 
-    def _perform(self, command: Sequence[Path | str], some: list[Play]) -> dict[str, PlayResult]:
+    def _perform(
+        self, command: Sequence[Path | str], some: list[ClientConversation]
+    ) -> dict[str, ConversationResult]:
         given = [{**asdict(play), "words": play.words} for play in some]
         results = run_plays(command, given, self.environment(), self.pod.home)
         return {
-            str(play): PlayResult(play.number, **each)
+            str(play): ConversationResult(play.number, **each)
             for play, each in zip(some, results, strict=True)
         }
 

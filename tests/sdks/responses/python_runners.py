@@ -38,7 +38,7 @@ SEALED = "reasoning.encrypted_content"
 SCHEMA = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
 MAX_TRIES = 3
 
-type Play = dict[str, Any]
+type ClientConversation = dict[str, Any]
 
 
 class Talk(Protocol):
@@ -68,7 +68,7 @@ class Record:
 class Sdk:
     """The OpenAI SDK with the loop that its users write. ``way``: plain, events or helper."""
 
-    def __init__(self, play: Play, record: Record) -> None:
+    def __init__(self, play: ClientConversation, record: Record) -> None:
         self.client, self.record, self.mode, self.way = (
             client(play),
             record,
@@ -144,7 +144,7 @@ class Sdk:
 class AgentsSdk:
     """OpenAI's Agents SDK. ``way``: plain or events."""
 
-    def __init__(self, play: Play, record: Record) -> None:
+    def __init__(self, play: ClientConversation, record: Record) -> None:
         self.client, self.record, self.mode, self.way = (
             client(play),
             record,
@@ -200,7 +200,7 @@ class AgentsSdk:
 class LangChain:
     """LangChain's chat model, with the loop of its tutorials. ``way``: plain or events."""
 
-    def __init__(self, play: Play, record: Record) -> None:
+    def __init__(self, play: ClientConversation, record: Record) -> None:
         self.record, self.way = record, play["way"]
         modes: dict[str, dict[str, Any]] = {
             "resend": {"store": False, "include": [SEALED]},
@@ -243,7 +243,7 @@ class LangChain:
 class PydanticAi:
     """Pydantic AI. ``way``: plain or events."""
 
-    def __init__(self, play: Play, record: Record) -> None:
+    def __init__(self, play: ClientConversation, record: Record) -> None:
         self.record, self.way = record, play["way"]
         modes: dict[str, dict[str, Any]] = {
             "resend": {"openai_store": False},
@@ -270,7 +270,7 @@ class PydanticAi:
             return result
 
 
-RUNNERS: dict[str, Callable[[Play, Record], Talk]] = {
+RUNNERS: dict[str, Callable[[ClientConversation, Record], Talk]] = {
     "openai-py": Sdk,
     "agents": AgentsSdk,
     "langchain": LangChain,
@@ -278,11 +278,11 @@ RUNNERS: dict[str, Callable[[Play, Record], Talk]] = {
 }
 
 
-def is_chat(play: Play) -> bool:
+def is_chat(play: ClientConversation) -> bool:
     return play.get("api") == "chat"
 
 
-def client(play: Play) -> AsyncOpenAI:
+def client(play: ClientConversation) -> AsyncOpenAI:
     """Return the client of a play, with the SDK's own retries.
 
     Without ``base`` it asks the provider, as it believes.
@@ -300,7 +300,7 @@ async def insist(record: Record, ask: Callable[[], Awaitable[Any]]) -> Any:
     return await ask()
 
 
-async def perform(play: Play) -> dict[str, Any]:
+async def perform(play: ClientConversation) -> dict[str, Any]:
     record, said = Record(), list[str]()
     try:
         talk = RUNNERS[play["runner"]](play, record)

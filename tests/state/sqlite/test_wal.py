@@ -24,7 +24,7 @@ from tests.waiting import eventually_async
 pytestmark = pytest.mark.requirement("journal:flush")
 
 
-class Slow:
+class SlowDisk:
     """A disk whose flushes end when the test lets them; it notes the log's content
     at each flush, and can fail.
     """
@@ -45,8 +45,8 @@ class Slow:
 
 
 @pytest.fixture
-def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slow:
-    made = Slow(tmp_path / "s.db-wal")
+def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SlowDisk:
+    made = SlowDisk(tmp_path / "s.db-wal")
     monkeypatch.setattr(wal, "_sync", made)
     return made
 
@@ -65,7 +65,7 @@ async def running(tmp_path: Path, turns: int) -> SqliteJournal:
     "factory", [None, asyncio.eager_task_factory], ids=["lazy tasks", "eager tasks as in mitmproxy"]
 )
 async def test_intents_that_wait_at_one_moment_share_a_flush_and_the_loop_goes_on(
-    tmp_path: Path, slow: Slow, factory: Any
+    tmp_path: Path, slow: SlowDisk, factory: Any
 ) -> None:
     asyncio.get_running_loop().set_task_factory(factory)
     journal = await running(tmp_path, 7)
@@ -90,7 +90,9 @@ async def test_intents_that_wait_at_one_moment_share_a_flush_and_the_loop_goes_o
     await journal.close()
 
 
-async def test_an_intent_that_may_not_be_on_the_disk_is_none(tmp_path: Path, slow: Slow) -> None:
+async def test_an_intent_that_may_not_be_on_the_disk_is_none(
+    tmp_path: Path, slow: SlowDisk
+) -> None:
     journal = await running(tmp_path, 2)
     slow.broken = True
     slow.free.set()
@@ -105,7 +107,7 @@ async def test_an_intent_that_may_not_be_on_the_disk_is_none(tmp_path: Path, slo
 
 
 async def test_a_flush_that_nobody_waits_for_any_more_ends_before_the_file_is_closed(
-    tmp_path: Path, slow: Slow
+    tmp_path: Path, slow: SlowDisk
 ) -> None:
     journal = await running(tmp_path, 1)
     gone = asyncio.ensure_future(journal.record_intent("intent-of-turn-0", 1, 0, INTENT))

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from claw_contract.secret import Secret
+from claw_state.health import Health
 from claw_state.spending import Charge, Reservation
 from claw_state.url import ServerAddress, StoreError
 from claw_state.valkey.client import ValkeyClient
@@ -80,4 +81,22 @@ async def test_a_reservation_outlives_a_window_that_is_shorter_than_its_request(
     shared.asks("EXPIRE", "claw:a:a:held", "20")
     assert await spending.renew([reservation]) == 1
     assert shared.asks("TTL", "claw:a:a:held") == b":120\r\n"
+    await spending.close()
+
+
+@pytest.mark.requirement("state:outage")
+async def test_a_renewed_reservation_shows_that_the_state_is_usable_again(
+    shared: SharedState,
+) -> None:
+    told: list[str | None] = []
+    health = Health(told.append)
+    spending = ValkeySpending(ValkeyClient(shared.place, health))
+    reservation = Reservation("turn_1", "a", 0.4, 0.4)
+    assert await spending.count_request("a", budget(limit_usd=1.0), reservation) is None
+
+    health.fail("it was gone")
+    assert await spending.renew([Reservation("turn_2", "a", 0.4, 0.4)]) == 0
+    assert told == ["it was gone"], "nothing was written"
+    assert await spending.renew([reservation]) == 1
+    assert told == ["it was gone", None]
     await spending.close()

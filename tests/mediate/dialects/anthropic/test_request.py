@@ -23,10 +23,10 @@ MANAGED = b'{"name":"desk__get","description":"","input_schema":{"type":"object"
 
 def offered(body: bytes, context: str = "") -> dict[ToolUse, bytes]:
     request = ANTHROPIC_MESSAGES.read_request(body)
-    offer = ANTHROPIC_MESSAGES.build_request(
+    write = ANTHROPIC_MESSAGES.build_request(
         request, catalog(GET, native=request.declared_tools), {}, context
     )
-    return {use: offer(use).body for use in ToolUse}
+    return {use: b"".join(write(use)) for use in ToolUse}
 
 
 @pytest.mark.requirement("injection:tools-appended")
@@ -184,8 +184,10 @@ def test_the_first_hidden_round_continues_the_message_that_the_runner_began(pref
     body = f'{{"messages":[{{"role":"user","content":"Q"}} , {{"role":"assistant","content":{prefill}}} ]}}'.encode()
     request = ANTHROPIC_MESSAGES.read_request(body)
     names = catalog(GET)
-    offer = ANTHROPIC_MESSAGES.build_request(request, names)(ToolUse.AS_REQUESTED)
-    assert json.loads(offer.body)["messages"] == json.loads(body)["messages"]
+    write = ANTHROPIC_MESSAGES.build_request(request, names)
+    first = b"".join(write(ToolUse.AS_REQUESTED))
+    assert first.startswith(body.removesuffix(b" ]}"))
+    assert json.loads(first)["messages"] == json.loads(body)["messages"]
     content = [
         {"type": "text", "text": "let me look."},
         {"type": "tool_use", "id": "t", "name": "desk__get", "input": {}},
@@ -195,9 +197,8 @@ def test_the_first_hidden_round_continues_the_message_that_the_runner_began(pref
         Round(number, reply, (tool_result.unknown_tool(reply.calls[0]),)) for number in (1, 2)
     ]
     hidden = ANTHROPIC_MESSAGES.write_hidden_rounds(rounds, replayed=False)
-    messages: list[dict[str, Any]] = json.loads(ANTHROPIC_MESSAGES.write_request(offer, hidden))[
-        "messages"
-    ]
+    extended = b"".join(write(ToolUse.AS_REQUESTED, hidden))
+    messages: list[dict[str, Any]] = json.loads(extended)["messages"]
     assert [message["role"] for message in messages] == [
         "user",
         "assistant",
@@ -271,9 +272,9 @@ def test_a_live_request_asks_for_a_stream(said: bytes) -> None:
     live = msgspec.structs.replace(request, is_live=True)
     build = ANTHROPIC_MESSAGES.build_request
     for use in ToolUse:
-        made = json.loads(build(live, catalog(GET))(use).body)
+        made = json.loads(b"".join(build(live, catalog(GET))(use)))
         assert made["stream"] is True
-        buffered = json.loads(build(request, catalog(GET))(use).body)
+        buffered = json.loads(b"".join(build(request, catalog(GET))(use)))
         assert buffered.get("stream") is (False if said else None)
 
 

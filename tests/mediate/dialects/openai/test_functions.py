@@ -40,7 +40,8 @@ def offered(body: bytes | dict[str, Any], use: ToolUse = ToolUse.AS_REQUESTED) -
     request = OPENAI_CHAT.read_request(
         body if isinstance(body, bytes) else json.dumps(body).encode()
     )
-    return OPENAI_CHAT.build_request(request, catalog(GET, native=request.declared_tools))(use).body
+    write = OPENAI_CHAT.build_request(request, catalog(GET, native=request.declared_tools))
+    return b"".join(write(use))
 
 
 def handed(

@@ -20,12 +20,12 @@ GET = granted("desk.get")
 
 def offered(body: bytes, woven: dict[int, bytes] | None = None) -> dict[ToolUse, bytes]:
     request = OPENAI_CHAT.read_request(body)
-    offer = OPENAI_CHAT.build_request(
+    write = OPENAI_CHAT.build_request(
         request,
         catalog(GET, native=request.declared_tools),
         {index: Insert(hidden) for index, hidden in (woven or {}).items()},
     )
-    return {use: offer(use).body for use in ToolUse}
+    return {use: b"".join(write(use)) for use in ToolUse}
 
 
 MANAGED = b'{"type":"function","function":{"name":"desk__get","description":"","parameters":{"type":"object"}}}'
@@ -185,8 +185,8 @@ def test_hidden_messages_come_right_before_their_message() -> None:
 def live_body(**members: Any) -> Any:
     body = json.dumps({"messages": [], "stream": True, **members}).encode()
     request = replace(OPENAI_CHAT.read_request(body), is_live=True)
-    offer = OPENAI_CHAT.build_request(request, catalog(GET))
-    return json.loads(offer(ToolUse.AS_REQUESTED).body)
+    write = OPENAI_CHAT.build_request(request, catalog(GET))
+    return json.loads(b"".join(write(ToolUse.AS_REQUESTED)))
 
 
 @pytest.mark.requirement("live:chat-request")

@@ -62,7 +62,7 @@ def test_a_request_keeps_its_bytes_but_for_what_is_added(
         b'{ "functions" : [%b ] , ' % b" ,".join(declared) + asked[2:]
     )
     hidden = {index: Insert(f'{{"hidden":{index}}}'.encode()) for index in range(len(said))}
-    offer = OPENAI_CHAT.build_request(request, NAMES, hidden)(ToolUse.AS_REQUESTED)
+    write = OPENAI_CHAT.build_request(request, NAMES, hidden)
     tools = b",".join(
         [*(b'{"type":"function","function":%b}' % function for function in declared), MANAGED]
     )
@@ -74,7 +74,9 @@ def test_a_request_keeps_its_bytes_but_for_what_is_added(
         + " , ".join(f'{{"hidden":{index}}},{message}' for index, message in enumerate(said))
         + " ]"
     )
-    assert offer.body == expected.replace(conversation.encode(), woven.encode())
+    assert b"".join(write(ToolUse.AS_REQUESTED)) == expected.replace(
+        conversation.encode(), woven.encode()
+    )
 
 
 @pytest.mark.requirement("wire:byte-fidelity")
@@ -91,8 +93,8 @@ def test_context_is_added_to_one_message_and_changes_no_other_byte(
     expected = asked.replace(rb'"Be good. \u00e9"', longer)
     request = OPENAI_CHAT.read_request(asked)
     assert OPENAI_CHAT.add_context(request, words) == expected
-    offer = OPENAI_CHAT.build_request(request, NAMES, {}, words)(ToolUse.AS_REQUESTED)
-    assert offer.body == expected[:-1] + b',"tools":[' + MANAGED + b"]}"
+    write = OPENAI_CHAT.build_request(request, NAMES, {}, words)
+    assert b"".join(write(ToolUse.AS_REQUESTED)) == expected[:-1] + b',"tools":[' + MANAGED + b"]}"
 
 
 @st.composite

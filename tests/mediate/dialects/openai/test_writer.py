@@ -42,7 +42,7 @@ def body_of(words: str | None, **members: Any) -> bytes:
     return json.dumps(body).encode()
 
 
-class Live:
+class LiveStream:
     """A live turn, as far as its stream goes: what flows, then what the verdict releases."""
 
     def __init__(self, request: RunnerRequest = ASKED) -> None:
@@ -85,7 +85,7 @@ def live(*replies: Sequence[SseEvent]) -> tuple[Any, Any]:
     """Return what the SDK makes of live replies, of which the last one is delivered, and the
     answer that history records.
     """
-    turn = Live()
+    turn = LiveStream()
     for events in replies:
         assembler, told = assembled(events)
         turn.show(told)
@@ -161,7 +161,7 @@ def test_a_stream_has_one_id_and_one_role_and_content_goes_on() -> None:
     first = [chunk({"role": "assistant", "content": "Let me look."}), chunk(call(0, "a", name="x"))]
     second = [chunk({"role": "assistant", "content": " Once more"}), chunk(call(0, "a", name="x"))]
 
-    turn = Live()
+    turn = LiveStream()
     for events in (first, second):
         turn.show(assembled(events)[1])
     assembler, told = assembled(last)
@@ -196,7 +196,7 @@ def test_objects_of_the_last_reply_come_with_the_verdict() -> None:
     assert answer["choices"][0]["message"]["reasoning_details"] == [entry]
 
     # A recorded reply that is told again shows none of them, though its opening knows their names.
-    turn = Live()
+    turn = LiveStream()
     turn.show(tell(body_of("a", reasoning_details=[entry], name="bob"), ASKED))
     turn.show(tell(body_of("b", reasoning_details=[entry]), ASKED))
     turn.deliver(body_of("b", reasoning_details=[entry]))
@@ -229,7 +229,7 @@ def test_logprobs_come_once() -> None:
     assert [each["token"] for each in recorded] == ["a", "b", "c", "d"]
 
     # All of them shown: the last chunk has none.
-    turn = Live()
+    turn = LiveStream()
     assembler, told = assembled([chunk({"content": "a"}, logprobs=logprobs("a")), END])
     turn.show(told)
     turn.deliver(assembler.body())
@@ -239,7 +239,7 @@ def test_logprobs_come_once() -> None:
 @pytest.mark.requirement("live:chat-beats")
 @pytest.mark.parametrize("kind", ["comment", "native"])
 def test_beats_go_anywhere_and_the_first_id_stays(kind: Keepalive) -> None:
-    turn = Live()
+    turn = LiveStream()
     writer = turn.writer
     assert writer.id == ""
     turn.stream += writer.beat("round=1\ndata: no", kind)
@@ -261,7 +261,7 @@ def test_beats_go_anywhere_and_the_first_id_stays(kind: Keepalive) -> None:
 
 @pytest.mark.requirement("live:chat-beats")
 def test_a_beat_before_the_members_of_an_opening_are_told_writes_it() -> None:
-    turn = Live()
+    turn = LiveStream()
     opening, listed, *_ = tell(body_of("a", annotations=[{"a": 1}]), ASKED)
     assert turn.writer.write(opening) == b""
     beat = turn.writer.beat("n", "native")
@@ -271,7 +271,7 @@ def test_a_beat_before_the_members_of_an_opening_are_told_writes_it() -> None:
 
 @pytest.mark.requirement("live:chat-beats")
 def test_an_error_ends_the_stream_and_the_usage_goes_to_those_who_asked() -> None:
-    turn = Live(RunnerRequest(b"{}", "m", stream=True))
+    turn = LiveStream(RunnerRequest(b"{}", "m", stream=True))
     _, told = assembled([chunk({"content": "a"})])
     turn.show(told)
     turn.deliver(body_of("a"))
@@ -284,7 +284,7 @@ def test_an_error_ends_the_stream_and_the_usage_goes_to_those_who_asked() -> Non
 @pytest.mark.requirement("live:chat-lifecycle")
 def test_what_was_text_goes_before_a_content_of_parts() -> None:
     part = {"type": "text", "text": "b"}
-    turn = Live()
+    turn = LiveStream()
     turn.show(assembled([chunk({"content": "a"})])[1])
     turn.writer.begin_reply()
     answer = json.loads(turn.writer.answer(body_of(None, content=[part])))
@@ -301,7 +301,7 @@ def test_events_without_an_opening_open_the_stream_themselves() -> None:
 
     # A provider that gives no id gets one of ours.
     frame = {"created": 1, "model": "m", "choices": [{"index": 0, "delta": {"content": "a"}}]}
-    turn = Live()
+    turn = LiveStream()
     turn.show(assembled([event(frame)])[1])
     assert turn.writer.id == "chatcmplown"
 

@@ -241,7 +241,7 @@ def test_a_live_model_call_streams_and_keeps_the_options_of_the_stream(own: Body
     asked = {"model": "m", "input": "Hi", "stream_options": options, **own}
     request = DIALECT.read_request(json.dumps(asked).encode())
     sent_bodies = [
-        json.loads(DIALECT.build_request(view, CATALOG)(ToolUse.AS_REQUESTED).body)
+        json.loads(b"".join(DIALECT.build_request(view, CATALOG)(ToolUse.AS_REQUESTED)))
         for view in (replace(request, is_live=True), request)
     ]
     live, buffered = sent_bodies

@@ -55,7 +55,7 @@ def rebuild(body: bytes) -> bytes:
     """Read all that is read of a request, and write what the provider would get."""
     view = DIALECT.read_request(body)
     assert view.evidence is not None
-    return DIALECT.build_request(view, CATALOG)(ToolUse.AS_REQUESTED).body
+    return b"".join(DIALECT.build_request(view, CATALOG)(ToolUse.AS_REQUESTED))
 
 
 def count_calls(body: bytes) -> int:

@@ -10,8 +10,10 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from claw_mediate.core.reply_events import ReplyEvent
+from claw_contract.secret import DOTS
+from claw_mediate.core.reply_events import ReplyEvent, with_data
 from claw_mediate.dialects.responses.reasoning import ReasoningRules
 from claw_mediate.dialects.responses.request import read_request
 from claw_mediate.dialects.responses.stream import tell
@@ -115,6 +117,31 @@ def texts_of(output: list[Body]) -> list[str]:
         if item["type"] == "message"
         for part in item["content"]
     ]
+
+
+@pytest.mark.requirement("live:responses-ends")
+@pytest.mark.parametrize("kind", ["message", "reasoning", "call"])
+def test_what_ends_a_text_says_what_was_shown_of_it(kind: str) -> None:
+    """The first characters of a secret were shown before its dots."""
+    shown, whole = f"sk-{DOTS}, yes", f"{DOTS}, yes"
+    item = {
+        "message": message("secret", "msg_a"),
+        "reasoning": {**reasoning("secret"), "encrypted_content": "sealed"},
+        "call": function_call("call_1", "shell", "secret"),
+    }[kind]
+    made, stream = writer(), b""
+    for event in tell(json.dumps(response(item)).encode(), ASKED):
+        if event.text:
+            stream += made.write(replace(event, text=shown))
+            continue
+        redacted = msgspec.json.encode(event.data).replace(b"secret", whole.encode())
+        stream += made.write(with_data(event, redacted))
+
+    assert whole.encode() not in stream.replace(shown.encode(), b"")
+    ends = {"message": 3, "reasoning": 3, "call": 2}[kind]
+    assert stream.count(shown.encode()) == 1 + ends + 1, (
+        "in the delta, its ends, and the last event"
+    )
 
 
 @pytest.mark.requirement("live:responses-lifecycle")
