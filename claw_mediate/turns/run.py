@@ -86,8 +86,11 @@ class RunningTurn:
         self._billed = billed_before = await self.checkpoint.billed_responses()
         try:
             result = await self._play()
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             await self._end_failed(billed_before)
+            # The task keeps the error, whose traceback leads to this turn, and so to the task: all
+            # of it would stay until the garbage collector comes (decision 0037).
+            error.__traceback__ = None
             raise
 
         if result.ok:
