@@ -1,13 +1,15 @@
 """Storage of a turn's hidden rounds for later requests, under all that its runner may send back.
 
-the runner                            the rounds are stored under
-────────────────────────────────────  ───────────────────────────────────────────────────────
-has the answer                        the answer, or all that was shown of the turn
-held a part of it, of an earlier      that part, the rest, and both as one answer
-attempt
-has an answer that was cut off, and   both as one answer, too
-now that to its next words
-has no answer                         what it was shown; or the place of the answer
+    the runner                            the rounds are stored under
+    ────────────────────────────────────  ───────────────────────────────────────────────────────
+    has the answer                        the answer, or all that was shown of the turn
+    held a part of it, of an earlier      that part, the rest, and both as one answer
+      attempt
+    has an answer that was cut off, and   both as one answer, too
+      now that to its next words
+    has no answer                         what it was shown; or the place of the answer
+
+``Continuity`` stores them, and finds them again.
 """
 
 from collections.abc import Iterable, Sequence
