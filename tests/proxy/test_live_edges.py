@@ -75,6 +75,44 @@ def test_a_call_that_ran_out_of_tokens_never_runs(scene: Scene) -> None:
     assert json.loads(result)["ok"] is False
 
 
+# Responses
+
+
+@pytest.mark.requirement("live:edges")
+@pytest.mark.parametrize("protocol", ["responses"])
+def test_a_kept_answer_is_read_whole_by_its_id_and_gone_on_from(scene: Scene) -> None:
+    first, last = f"resp_{scene.number}a", f"resp_{scene.number}b"
+    scene.says(
+        Reply(LOOKS.text, LOOKS.calls, {"id": first, "store": True}),
+        Reply(SAYS.text, (), {"id": last, "store": True}),
+    )
+    shown = json.loads(scene.wire.assembled(run_to_end(scene, scene.request(store=True))))
+    assert shown["id"] == first
+    with scene.pod.client() as client:
+        kept = client.responses.retrieve(first)  # 40
+        texts = [text for item in kept.output for text in texts_of(item.model_dump())]
+        assert texts == [LOOKS.text, SAYS.text]
+        raw = client.responses.with_raw_response.retrieve(first)
+    document = json.loads(raw.content)
+    assert document["output"] == shown["output"]
+    assert b"desk__" not in raw.content
+
+    scene.says(text("Yes."))
+    again = {**scene.request(store=True), "input": "Sure?", "previous_response_id": first}
+    run_to_end(scene, again)  # 19
+    assert scene.sent[-1].json["previous_response_id"] == last
+
+
+def run_to_end(scene: Scene, body: Body) -> bytes:
+    runner = scene.ask(body=body)
+    assert runner.end() == "whole"
+    return runner.stream
+
+
+def texts_of(item: Body) -> list[str]:
+    return [part["text"] for part in item["content"]]
+
+
 # Chat
 
 
