@@ -39,7 +39,7 @@ quick: lint  ## under a minute: lint, types, and the stages pure and desk with f
 coverage: peers sdks  ## every test, with branch coverage, which nearly doubles the time
 	$(PYTEST) --cov --cov-report=term:skip-covered
 
-lint: $(VENV)/.dev  ## ruff, mypy, import contracts, and the counts and figures of scripts/check_structure.py
+lint: $(VENV)/.dev  ## ruff, mypy, import contracts, and the counts of scripts/check_structure.py
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync types style
 
 types:
