@@ -10,7 +10,7 @@ import pytest
 from starlette.responses import JSONResponse, StreamingResponse
 
 from tests.peers import DelayedAnswer, GatedReply, Reply, text
-from tests.proxy.live_pod import BUYS, LOOKS, Scene, events_of, managed_events, stream
+from tests.proxy.live_pod import BUYS, LISTS, LOOKS, Scene, events_of, managed_events, stream
 from tests.proxy.live_runners import LivePlayback, RawRunner, data_of
 from tests.waiting import eventually
 from tests.wires import Body, ReplyContent
@@ -18,6 +18,8 @@ from tests.wires.parts import word_of
 
 SETTINGS = {"CLLAMA_LIVE_FIRST_MS": "60000"}
 SAYS = Reply("One two three.")
+ENDED = (b'"finish_reason": "tool_calls"', b'"message_delta"', b'"response.completed"')
+"""What ends a reply of a provider's, and below what ends an answer."""
 ENDS = (b'"finish_reason":"stop"', b"[DONE]", b"message_stop", b"response.completed")
 
 
@@ -63,6 +65,24 @@ def test_behind_a_managed_call_alone_come_keepalives_and_then_the_next_reply(sce
     LivePlayback(runner).words(gated)
     gated.release_all()
     assert scene.said(runner) == ReplyContent(SAYS.text)
+
+
+@pytest.mark.requirement("live:edges")
+def test_a_native_call_is_held_until_its_reply_is_whole_and_comes_at_once_then(
+    scene: Scene,
+) -> None:
+    gated = GatedReply(LISTS)
+    scene.says(gated)
+    runner = scene.ask()
+    assert gated.asked.wait(60)
+    ended = next(at for at, each in enumerate(gated.events) if any(end in each for end in ENDED))
+    gated.release(ended)  # 4
+    runner.hears(LISTS.text)
+    before = beats(runner)
+    eventually(lambda: beats(runner) > before + 1, "keepalives come while the call is held")
+    assert b"call_n" not in runner.stream
+    gated.release_all()
+    assert scene.said(runner) == ReplyContent(LISTS.text, LISTS.calls)
 
 
 def beats(runner: RawRunner) -> int:
