@@ -31,8 +31,10 @@ PYTHON_RUNNERS = [
     ("agents", "events", "chat"),
     ("langchain", "events", "responses"),
     ("langchain", "events", "chat"),
+    ("langchain", "events", "anthropic"),
     ("pydantic-ai", "events", "responses"),
     ("pydantic-ai", "events", "chat"),
+    ("pydantic-ai", "events", "anthropic"),
 ]
 NODE_RUNNERS = [
     ("openai-js", "events", "responses"),

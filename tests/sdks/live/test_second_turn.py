@@ -41,8 +41,10 @@ IN_PROCESSES = {
         "agents events chat kept",
         "langchain events responses resend",
         "langchain events chat kept",
+        "langchain events anthropic kept",
         "pydantic-ai events responses resend",
         "pydantic-ai events chat kept",
+        "pydantic-ai events anthropic kept",
     ),
     IN_NODE: (
         "openai-js helper responses kept",
@@ -54,6 +56,7 @@ IN_PROCESSES = {
     ),
 }
 """Runners of plays: a name, its way of asking, the API, and who remembers (``MODES`` of plays)."""
+APIS: dict[str, Wire] = {"responses": responses, "chat": openai, "anthropic": anthropic}
 CLIENTS = (*SDKS, *itertools.chain(*IN_PROCESSES.values()))
 _LAST_ONLY = {"agents events responses kept", "agents events responses resend"}
 """Their result is the last message of several."""
@@ -151,7 +154,7 @@ def play_all(
     results = run_plays(command, plays, {"PATH": os.environ["PATH"], "HOME": str(home)}, home)
     found: Conversations = {}
     for (runner, state, number), result in zip(cases, results, strict=True):
-        wire = openai if " chat " in runner else responses
+        wire = APIS[runner.split()[2]]
         found[runner, state] = conversation(
             live_pod, wire, number, result["said"], result["errors"]
         )

@@ -1,5 +1,5 @@
-"""Runners in Python, as their makers ship them, which play scenarios over Responses, or over chat
-completions where a play's ``api`` says ``chat``.
+"""Runners in Python, as their makers ship them, which play scenarios over Responses, or over the
+protocol that a play's ``api`` names: ``chat`` or ``anthropic``.
 
 One process plays everything at once.
 
@@ -24,12 +24,16 @@ from agents import (
     function_tool,
     set_tracing_disabled,
 )
+from anthropic import AsyncAnthropic
+from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_openai import ChatOpenAI
 from openai import AsyncOpenAI
 from pydantic_ai import Agent
+from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.openai import OpenAIChatModel as PydanticChatModel
 from pydantic_ai.models.openai import OpenAIResponsesModel as PydanticModel
+from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
 MODEL = "gpt-5.1"
@@ -206,13 +210,15 @@ class LangChain:
             "resend": {"store": False, "include": [SEALED]},
             "chain": {"use_previous_response_id": True},
         }
-        model = ChatOpenAI(
+        model: Any = ChatOpenAI(
             model=MODEL,
             base_url=play["base"],
             api_key=play["key"],
             use_responses_api=not is_chat(play),
             **modes.get(play["mode"], {}),
         )
+        if is_anthropic(play):
+            model = ChatAnthropic(model=MODEL, base_url=anthropic_base(play), api_key=play["key"])
         self.model = model.bind_tools(
             [{"type": "function", "function": {"name": "shell", "parameters": SCHEMA}}]
         )
@@ -251,6 +257,9 @@ class PydanticAi:
         }
         kind: Any = PydanticChatModel if is_chat(play) else PydanticModel
         model = kind(MODEL, provider=OpenAIProvider(openai_client=client(play)))
+        if is_anthropic(play):
+            claude = AsyncAnthropic(base_url=anthropic_base(play), api_key=play["key"])
+            model = AnthropicModel(MODEL, provider=AnthropicProvider(anthropic_client=claude))
         self.agent: Any = Agent(
             model, model_settings=modes.get(play["mode"], {}), tools=[record.shell]
         )
@@ -280,6 +289,15 @@ RUNNERS: dict[str, Callable[[ClientConversation, Record], Talk]] = {
 
 def is_chat(play: ClientConversation) -> bool:
     return play.get("api") == "chat"
+
+
+def is_anthropic(play: ClientConversation) -> bool:
+    return play.get("api") == "anthropic"
+
+
+def anthropic_base(play: ClientConversation) -> str:
+    """Return the base URL for clients that put ``/v1`` behind it themselves."""
+    return str(play["base"]).removesuffix("/v1")
 
 
 def client(play: ClientConversation) -> AsyncOpenAI:
