@@ -19,7 +19,7 @@ last answer of the request.
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import NamedTuple
 
@@ -35,6 +35,7 @@ from claw_mediate.core.held_text import (
 )
 from claw_mediate.core.json_splice import JsonSpliceError
 from claw_mediate.core.live import until_first_call
+from claw_mediate.core.reply_events import ReplyEvent
 from claw_mediate.core.session_id import read_session_id
 from claw_mediate.dialects.base import UnreadableRequestError
 from claw_mediate.dialects.partial_answers import PartialAnswer, find_partial_answers
@@ -158,52 +159,56 @@ class HeldAnswers:
 
     async def _has_shown(self, past: PreviousAttempt, held: HeldAnswer) -> bool:
         """Return whether a turn that is over has shown what the runner holds."""
-        if not compact(held.text):
-            return self._may_be_dropped(past, held)
+        has_words = bool(compact(held.text))
         if past.response is not None:
-            told = [*held.incoming.dialect.tell(past.response.body, held.incoming.view)]
-            text = compact(visible_text(until_first_call(told)))
-            is_beginning = may_be_beginning(held.text, ShownRecord(text, is_whole=True))
-            # With all of it, the runner goes on as ever.
-            has_call = any(event.kind == "call" for event in told)
-            is_all = compact(held.text) == text and not has_call
-            return is_beginning and not (is_all and held._replace(past=past).begins_turn)
+            return not has_words or _is_part_of_answer(past.response.body, past, held)
         if past.state == "done" or not streams_live(held.incoming.agent, held.incoming.view):
             return False
 
-        step = await self._journal.call_record(past.turn_id, *SHOWN_STEP)
-        if past.state == "failed":
-            return step is not None and may_be_beginning(held.text, read_shown(step))
+        if has_words:
+            return await self._is_beginning(past, held)
+        # Of a turn that failed, continuity knows what ran; not so if its process died.
+        return not (held.has_followers and past.state == "failed")
 
+    async def _is_beginning(self, past: PreviousAttempt, held: HeldAnswer) -> bool:
+        """Return whether the runner holds a beginning of what an unanswered turn has shown."""
+        step = await self._journal.call_record(past.turn_id, *SHOWN_STEP)
+        if step is not None and may_be_beginning(held.text, read_shown(step)):
+            return True
+        if past.state == "failed":
+            return False
+
+        # Its process died, and has recorded its whole replies only.
         request, hints = held.incoming.request, held.incoming.view.session_hints
         is_session_named = bool(read_session_id(request.headers, hints))
         recorded = ShownRecord(await self._recorded_text(past, held), is_whole=False)
-        if may_be_beginning(held.text, recorded, is_session_named=is_session_named):
-            return True
-        return step is not None and may_be_beginning(held.text, read_shown(step))
-
-    def _may_be_dropped(self, past: PreviousAttempt, held: HeldAnswer) -> bool:
-        """Return whether a turn is gone on with by a runner that has kept none of its words."""
-        if past.response is not None:
-            return True
-        if past.state == "done" or not streams_live(held.incoming.agent, held.incoming.view):
-            return False
-
-        # Of a turn that failed, continuity knows what ran; not so if its process died.
-        return not (held.has_followers and past.state == "failed")
+        return may_be_beginning(held.text, recorded, is_session_named=is_session_named)
 
     async def _recorded_text(self, past: PreviousAttempt, held: HeldAnswer) -> str:
         """Return what was shown of the replies that are recorded."""
         text = ""
         number = 1
         while (body := await self._journal.response(past.turn_id, number)) is not None:
-            text += self._text_of(body, held)
+            text += _shown_text(held.incoming.dialect.tell(body, held.incoming.view))
             number += 1
         return text
 
-    def _text_of(self, body: bytes, held: HeldAnswer) -> str:
-        told = held.incoming.dialect.tell(body, held.incoming.view)
-        return compact(visible_text(until_first_call(told)))
+
+def _is_part_of_answer(body: bytes, past: PreviousAttempt, held: HeldAnswer) -> bool:
+    """Return whether the runner holds a part of an answer with which it does not go on as ever."""
+    told = [*held.incoming.dialect.tell(body, held.incoming.view)]
+    text = _shown_text(told)
+    if not may_be_beginning(held.text, ShownRecord(text, is_whole=True)):
+        return False
+
+    has_call = any(event.kind == "call" for event in told)
+    is_all = compact(held.text) == text and not has_call
+    return not (is_all and held._replace(past=past).begins_turn)
+
+
+def _shown_text(told: Iterable[ReplyEvent]) -> str:
+    """Return the text, without white space, that may be shown of a reply in any case."""
+    return compact(visible_text(until_first_call(told)))
 
 
 def _is_showing(running: RunningTurn, held: HeldAnswer) -> bool:

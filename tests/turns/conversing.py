@@ -74,7 +74,7 @@ class Talk:
 
 
 @dataclass(frozen=True)
-class Broken:
+class FailedTurn:
     """A turn that failed: the request, the calls that were made in it, and the
     state and words before it.
     """
@@ -176,7 +176,9 @@ class ConversationDesk:
         results = talk.wire.results([(call_id, "ok") for call_id in ids])
         return talk.then(Piece((talk.wire.kept(body.encode()), *results), tuple(ids), made))
 
-    def fails(self, before: Talk, words: str, calls: Sequence[str], *, steps: int = 0) -> Broken:
+    def fails(
+        self, before: Talk, words: str, calls: Sequence[str], *, steps: int = 0
+    ) -> FailedTurn:
         """Run a turn that fails after its hidden calls; ``steps``: and after so
         many native ones.
         """
@@ -187,9 +189,9 @@ class ConversationDesk:
         self.desk.model_refuses(400, "bad_request")
         assert self._sends(asked, answered=False) == ""
         self._checked(asked, made)
-        return Broken(asked, made, before, words)
+        return FailedTurn(asked, made, before, words)
 
-    def fails_again(self, failed: Broken) -> None:
+    def fails_again(self, failed: FailedTurn) -> None:
         self.desk.model.script.clear()
         self.desk.model_refuses(400, "bad_request")
         assert self._sends(failed.asked, answered=False) == ""

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
-from tests.turns.conversing import RETRIES, Broken, ConversationDesk, Piece, Talk
+from tests.turns.conversing import RETRIES, ConversationDesk, FailedTurn, Piece, Talk
 from tests.wires import Wire, anthropic, openai
 
 CALLS = st.lists(st.sampled_from(["desk.balance", "desk.trade"]), max_size=3)
@@ -137,7 +137,7 @@ class Conversations(RuleBasedStateMachine):
             self.desk.hears_again(talk)
 
     @rule(target=broken, talk=talks, calls=CALLS, steps=st.integers(0, 2))
-    def breaks(self, talk: Talk, calls: list[str], steps: int) -> Broken:
+    def breaks(self, talk: Talk, calls: list[str], steps: int) -> FailedTurn:
         return self.desk.fails(talk, self.desk.words("ask"), calls, steps=steps)
 
     @rule(target=broken, wire=WIRES, stream=st.booleans(), calls=CALLS)
@@ -148,7 +148,7 @@ class Conversations(RuleBasedStateMachine):
         return multiple(*(self.desk.fails(talk, "Buy", calls) for talk in talks))
 
     @rule(target=talks, failed=consumes(broken), told=st.booleans(), calls=CALLS)
-    def tries_again(self, failed: Broken, told: bool, calls: list[str]) -> Talk:
+    def tries_again(self, failed: FailedTurn, told: bool, calls: list[str]) -> Talk:
         headers = [RETRIES] if told else []
         talk = self.desk.turn(
             failed.asked, calls, self.desk.words("answer"), *headers, played=failed.made
@@ -156,7 +156,7 @@ class Conversations(RuleBasedStateMachine):
         return replace(talk, asked=failed.asked.pieces)
 
     @rule(target=broken, failed=consumes(broken))
-    def tries_again_and_fails_again(self, failed: Broken) -> Broken:
+    def tries_again_and_fails_again(self, failed: FailedTurn) -> FailedTurn:
         self.desk.fails_again(failed)
         return failed
 
@@ -166,7 +166,7 @@ class Conversations(RuleBasedStateMachine):
         calls=CALLS,
         more=st.sampled_from([" [try again]", "\n\nGo on."]),
     )
-    def tries_again_in_other_words(self, failed: Broken, calls: list[str], more: str) -> Talk:
+    def tries_again_in_other_words(self, failed: FailedTurn, calls: list[str], more: str) -> Talk:
         """The calls of the failed turn are replayed only if the runner is at the
         same place of the conversation.
         """
@@ -177,13 +177,13 @@ class Conversations(RuleBasedStateMachine):
         )
 
     @rule(target=talks, failed=consumes(broken), calls=CALLS)
-    def says_something_else_after_a_failure(self, failed: Broken, calls: list[str]) -> Talk:
+    def says_something_else_after_a_failure(self, failed: FailedTurn, calls: list[str]) -> Talk:
         return self.desk.asks(
             failed.before, self.desk.words("other"), calls, self.desk.words("answer")
         )
 
     @rule(target=talks, failed=consumes(broken), calls=CALLS)
-    def goes_on_behind_a_failure(self, failed: Broken, calls: list[str]) -> Any:
+    def goes_on_behind_a_failure(self, failed: FailedTurn, calls: list[str]) -> Any:
         """The calls of the failed turn are at the place of its missing answer."""
         if failed.asked.wire is not openai:
             return multiple()
