@@ -45,7 +45,7 @@ _REPEATING: Final = frozenset({"closing", "end"})
 _END_SECONDS: Final = 0.05
 _MAX_END_BYTES: Final = 64 * 1024  # Of what may follow a reply that is over
 _EVENT_STREAM: Final = "text/event-stream"
-_MAX_BURST: Final = 8
+_MAX_BURST: Final = 32
 """Events of one stream that are read before others have a turn, though more are there."""
 
 
