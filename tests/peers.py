@@ -229,6 +229,9 @@ class Peer(ABC):
         self._server = _Server(
             uvicorn.Config(
                 app,
+                loop="asyncio",  # Not "auto", which looks for packages that are not installed
+                http="h11",
+                ws="none",
                 log_level="critical",
                 lifespan="off",
                 access_log=False,

@@ -121,6 +121,11 @@ class ShownLog:
     def __len__(self) -> int:
         return len(self._entries)
 
+    @property
+    def extent(self) -> tuple[int, int]:
+        """Return what changes whenever something is added."""
+        return len(self._entries), self.size
+
     def begin_reply(self) -> None:
         """Note that the next events are those of another reply."""
         self._entries.append(NEXT_REPLY)

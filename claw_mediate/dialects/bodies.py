@@ -202,13 +202,14 @@ def unique_ids(ids: Iterable[object], make_prefix: Callable[[], str]) -> list[st
     For one that is missing or repeated, a new one is made of the call's index and a prefix, which
     is made only then, and once: it may be the digest of a large body.
     """
-    make_prefix = cache(make_prefix)
     unique: dict[str, None] = {}
+    prefix = ""
     for index, own in enumerate(ids):
         if isinstance(own, str) and own and own not in unique:
             unique[own] = None
         else:
-            unique[f"{make_prefix()}{index}"] = None
+            prefix = prefix or make_prefix()
+            unique[f"{prefix}{index}"] = None
     return [*unique]
 
 

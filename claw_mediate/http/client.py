@@ -112,19 +112,28 @@ class ConnectionPool:
     def take_idle(self, origin: _Origin) -> "PeerConnection | None":
         """Return the origin's most recently used connection that is still reusable.
 
-        Close those of any origin that are not reusable any more.
+        Close those of any origin that have been idle for too long. Of the others only the one that
+        is taken is looked at: each look is a system call, and one owner may have twenty of them.
         """
         now = time.monotonic()
-        latest: PeerConnection | None = None
+        self._close_expired(now)
+
         for index in range(len(self._idle) - 1, -1, -1):
             owner, connection = self._idle[index]
-            if not connection.is_reusable(now):
-                connection.abort()
-                del self._idle[index]
-            elif latest is None and owner == origin:
-                latest = connection
-                del self._idle[index]
-        return latest
+            if owner != origin:
+                continue
+
+            del self._idle[index]
+            if connection.is_reusable(now):
+                return connection
+            connection.abort()
+        return None
+
+    def _close_expired(self, now: float) -> None:
+        """Close the connections that have been idle for too long: they were released first."""
+        while self._idle and self._idle[0][1].reusable_until <= now:
+            _, connection = self._idle.pop(0)
+            connection.abort()
 
     async def connect(self, origin: _Origin) -> "PeerConnection":
         """Return a new connection. Raise ``ConnectTimeout`` or ``ConnectError``."""
@@ -272,7 +281,8 @@ class PeerConnection(asyncio.Protocol):
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
         self._poll = select.poll()
-        self._reusable_until = 0.0
+        self.reusable_until = 0.0
+        """The monotonic time up to which it may be reused."""
         self._lost = False
         self._error: Exception | None = None
         self._wakeup: asyncio.Future[None] | None = None
@@ -418,7 +428,7 @@ class PeerConnection(asyncio.Protocol):
 
         It is not expired, and neither data nor its end has arrived.
         """
-        usable = now < self._reusable_until and not self._lost and not self._received
+        usable = now < self.reusable_until and not self._lost and not self._received
         return usable and not self._open_transport().is_closing() and not self._poll.poll(0)
 
     def reset(self, until: float) -> bool:
@@ -439,7 +449,7 @@ class PeerConnection(asyncio.Protocol):
             if not is_done or self._http.trailing_data[0]:
                 return False
 
-        self._reusable_until = until
+        self.reusable_until = until
         return True
 
     def abort(self) -> None:

@@ -80,7 +80,8 @@ OVERRIDES = frozenset(chain.from_iterable(map(_spellings, _OVERRIDES)))
 
 They name another method, path or host.
 """
-_NEVER_SENT = CREDENTIALS | OVERRIDES | _HOP_BY_HOP | _MESSAGE
+_NOT_END_TO_END = _HOP_BY_HOP | _MESSAGE
+_NEVER_SENT = CREDENTIALS | OVERRIDES | _NOT_END_TO_END
 
 
 JSON: Final = "application/json"
@@ -191,7 +192,7 @@ def raw_headers(headers: Headers) -> RawHeaders:
 
 def end_to_end(headers: Iterable[tuple[str, str]]) -> Headers:
     """Return a message's headers without those of its connection and of its body's form."""
-    return [(name, value) for name, value in headers if name.lower() not in _HOP_BY_HOP | _MESSAGE]
+    return [(name, value) for name, value in headers if name.lower() not in _NOT_END_TO_END]
 
 
 def names_containing(headers: Iterable[tuple[str, str]], secret: Secret) -> tuple[str, ...]:

@@ -5,8 +5,9 @@ state. With each connection some fifty objects stay until the garbage collector 
 them the bodies of its requests. While they wait, they make each collection longer, and all turns
 wait for a collection.
 
-A stream is taken apart when HTTP has dropped it, a connection when its tasks have ended. One whose
-hook is still under way is left to the collector.
+A stream is taken apart when HTTP has dropped it, a connection when its tasks have ended. If a hook
+is still under way, because the runner has left in the middle of a turn, the connection is looked at
+again until the hook has ended.
 
 This is speed and not safety: a mitmproxy that is built differently is left as it is.
 """
@@ -14,7 +15,7 @@ This is speed and not safety: a mitmproxy that is built differently is left as i
 import asyncio
 from collections.abc import Iterator
 from types import MethodType
-from typing import Any
+from typing import Any, Final
 
 from mitmproxy import connection
 from mitmproxy.proxy import context, events, layer, mode_servers
@@ -22,6 +23,13 @@ from mitmproxy.proxy import context, events, layer, mode_servers
 type _Handler = mode_servers.ProxyConnectionHandler
 _handle_client: Any = mode_servers.ProxyConnectionHandler.handle_client
 _handle_connection: Any = mode_servers.ProxyConnectionHandler.handle_connection
+
+_FIRST_PAUSE: Final = 0.05
+_MAX_PAUSE: Final = 5.0
+"""Seconds between two looks at a connection whose hook is under way; the pause doubles.
+
+Mostly the hook is cancelled and ends at once; a write of its turn may take longer.
+"""
 
 
 class _EndedLayer:
@@ -60,10 +68,15 @@ async def _handle_client_to_the_end(handler: _Handler) -> None:
             take_apart(handler)
 
 
-def take_apart(handler: Any) -> None:
-    """Free the layers of a connection without transports, unless one waits for a hook."""
+def take_apart(handler: Any, pause: float = _FIRST_PAUSE) -> None:
+    """Free the layers of a connection without transports.
+
+    If one of them waits for a hook, look again after ``pause`` seconds.
+    """
     layers = _all_layers(handler.layer)
     if handler.transports or any(each._paused for each in layers):  # noqa: SLF001
+        loop = asyncio.get_running_loop()
+        loop.call_later(pause, take_apart, handler, min(2 * pause, _MAX_PAUSE))
         return
 
     handler.layer = _ENDED

@@ -50,11 +50,12 @@ from claw_mediate.workers import worker as workers
 
 _MIN_TURN_SECONDS = 900.0
 """Seconds that turns have at least to end after new settings replaced their mediator."""
-_GC_THRESHOLDS = 30_000, 1, 10
+_GC_THRESHOLDS = 120_000, 0, 10
 """New objects before a young collection, and collections of one kind before one of the next.
 
-Python's own are 2,000, 10 and 10: turns under way have more objects than that, so that collections
-of some milliseconds found nothing and came several times a second (decision 0037).
+A turn under way has 500 objects, and leaves none to the collector. So no collection comes before
+240 more turns are under way than at the last one; and none looks at more than twice as many objects
+(decision 0037).
 """
 _GRACE_SECONDS = 0.3
 """For a request that is on its way.

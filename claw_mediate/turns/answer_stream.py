@@ -105,8 +105,7 @@ class AnswerStream:
     def show(self, events: Sequence[ReplyEvent]) -> None:
         """Show what may be shown of a reply."""
         self._times.note_events(events)
-        log = self.shown.log
-        before = len(log), log.size
+        before = self.shown.log.extent
         for event in events:
             self._pass(event)
             if event.kind == "closing":
@@ -115,7 +114,7 @@ class AnswerStream:
 
         if self._gate.has_call and self._times.note_call():
             self._flush()
-        if before != (len(log), log.size):
+        if self.shown.log.extent != before:
             self.readers.wake()
 
     def _pass(self, event: ReplyEvent) -> None:
@@ -170,6 +169,7 @@ class AnswerStream:
 
         Nothing more of them is shown. Rounds that were dropped before are passed over.
         """
+        before = self.shown.log.extent
         for past in rounds[self.shown.ended_rounds :]:
             self.note_verdict()
             self._flush()
@@ -181,7 +181,8 @@ class AnswerStream:
             closings = self._gate.open_closings(self._tell(past.response.body))
             self.shown.leave_open(map(self._unseal, closings))
             self._gate = self._new_gate()
-        self.readers.wake()
+        if self.shown.log.extent != before:
+            self.readers.wake()
 
     def release(self, body: bytes, *, terminal: bool, places: Sequence[int] | None = None) -> None:
         """Show the rest of the answer, but for its end.

@@ -203,6 +203,32 @@ class Continuity:
             await self._store.save(agent_id, anchor, _digest(session), record.write())
         return record
 
+    async def remember_again(
+        self, incoming: DialectRequest, session: str, answer: AnsweredTurn
+    ) -> None:
+        """Store the hidden rounds of an answer also behind this request, which is given it again.
+
+        The request may have more words than that of the turn (OpenClaw adds a note), and later ones
+        have these. Raise ``StoreError``.
+        """
+        agent_id, before = incoming.agent.id, incoming.view.evidence.before
+        read = partial(_anchor_of_answer, incoming, answer.body)
+        whole = await compute(len(answer.body), read)
+        stored = await self._store.find(agent_id, whole.keys)
+        if any(each.anchor.before == before for each in stored):
+            return
+
+        # Only the last of the messages before may differ.
+        same = [each for each in stored if each.anchor.before[:-1] == before[:-1]]
+        latest = max(same, key=lambda each: each.id, default=None)
+        behind = before
+        if latest is not None and before[:-1]:
+            behind = latest.anchor.before
+        record = _find_record(same, replace(whole, before=behind), answer.turn_id)
+        if record is not None:
+            key = f"{live_name(incoming.dialect.name)}:{whole.key.partition(':')[2]}"
+            await self._store.save(agent_id, Anchor(key, before), _digest(session), record.write())
+
     async def remember(
         self, context: TurnContext, anchor: Anchor, hidden: tuple[bytes, ...]
     ) -> None:
@@ -254,11 +280,12 @@ def _find_record(stored: Sequence[StoredRounds], whole: Anchor, turn_id: str) ->
     plain = [
         each
         for each in stored
-        if each.anchor.key == whole.key and each.anchor.before == whole.before and each.messages
+        if each.anchor.key == whole.key and each.messages and each.anchor.before == whole.before
     ]
-    if not plain or plain[-1].evicted:
+    latest = max(plain, key=lambda each: each.id, default=None)
+    if latest is None or latest.evicted:
         return None
-    hidden = plain[-1].messages
+    hidden = latest.messages
     count = len(json_splice.element_spans(b"[%b]" % hidden))
     return LiveRecord((ShownRound(1, messages=count),), (hidden,), turn_id)
 

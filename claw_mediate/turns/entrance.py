@@ -122,6 +122,7 @@ class TurnEntrance:
                 entered = await self._enter_conversation(incoming, known_by, part)
                 if isinstance(entered, CompletedTurn):
                     entry.awaited = entered if entered.awaited else None
+                    await self._remember_again(incoming, entered)
                     return self._answer_again(incoming, entered)
                 if isinstance(entered, RunnerResponse):
                     return entered
@@ -192,6 +193,11 @@ class TurnEntrance:
         if record is None or not held.text:
             return None
         return SettledAnswer(held.text, incoming.view.evidence.before, record)
+
+    async def _remember_again(self, incoming: DialectRequest, earlier: CompletedTurn) -> None:
+        answer = AnsweredTurn(earlier.turn_id, earlier.response.body)
+        with suppress(StoreError):  # which is reported when the rounds are looked for
+            await self._continuity.remember_again(incoming, name_session(incoming), answer)
 
     async def _find_settled(
         self, incoming: DialectRequest, context: TurnContext

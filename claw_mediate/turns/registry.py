@@ -33,6 +33,7 @@ from claw_mediate.turns.ports import Ports, TurnParts
 from claw_mediate.turns.provider_memory import ReplayableReasoning, StreamUsageRefusals
 from claw_mediate.turns.run import RunningTurn
 from claw_mediate.turns.shown_answer import ShownAnswer
+from claw_mediate.turns.turn_memory import TurnMemory
 from claw_state.lease import LEASE_SECONDS
 from claw_state.url import StoreError
 
@@ -144,9 +145,9 @@ class TurnRegistry:
         outcome = await drive(turn(context.agent.limits, driver.now()), driver)
 
         stream.drop(outcome.rounds)
-        ended = RunningTurn(context, driver, checkpoint, self._parts, stream)
-        await ended.remember_held(outcome.rounds)
-        return ended.describe_settled(outcome.rounds)
+        memory = TurnMemory(context, stream, self._parts)
+        await memory.remember_held(outcome.rounds)
+        return memory.describe_settled(outcome.rounds)
 
     async def abandon(self, turn_id: str) -> None:
         """End in the journal a turn that was entered there and does not start."""

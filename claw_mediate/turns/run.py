@@ -7,7 +7,7 @@ result is returned; a turn that fails or is left by its runner is recorded with 
 import asyncio
 import re
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from functools import partial
 from typing import Any
 
@@ -15,13 +15,10 @@ from msgspec.structs import replace
 
 from claw_contract.history import UsageRecord
 from claw_mediate.core import tool_result
-from claw_mediate.core.continuity import EMPTY_TEXT_KEY, text_key
 from claw_mediate.core.http import GONE, RETRY_AFTER, STOPPING, build_error_body
-from claw_mediate.core.shown import LiveRecord, answer_anchor_of_shown, failed_anchor_of_shown
 from claw_mediate.core.turn import turn
 from claw_mediate.core.types import (
     Deliver,
-    ModelResponse,
     Outcome,
     Refuse,
     Round,
@@ -31,13 +28,11 @@ from claw_mediate.core.types import (
 from claw_mediate.http.large_bodies import compute
 from claw_mediate.turns.answer_stream import AnswerStream
 from claw_mediate.turns.checkpoint import TurnCheckpoint
-from claw_mediate.turns.context import SettledAnswer, TurnContext, TurnResult
+from claw_mediate.turns.context import TurnContext, TurnResult
 from claw_mediate.turns.driver import TurnDriver, drive
 from claw_mediate.turns.kept.records import describe_delivered, marks_of
 from claw_mediate.turns.ports import TurnParts
-from claw_mediate.turns.shown_answer import ShownAnswer
-from claw_mediate.turns.shown_rounds import describe_shown, find_lost_text
-from claw_state.continuity import Anchor
+from claw_mediate.turns.turn_memory import TurnMemory
 from claw_state.journal import StoredResponse
 
 _MEDIA_TYPE = re.compile(r"[\w.+-]{1,64}/[\w.+-]{1,64}", re.ASCII)
@@ -65,7 +60,7 @@ class RunningTurn:
         self.waiting = 0
         self._recorder = parts.recorder
         self._billing = parts.billing
-        self._continuity = parts.continuity
+        self._memory = TurnMemory(context, stream, parts)
         self._ownership, self._objects = parts.owners
         self._started = time.monotonic()
         self._billed = 0  # Model responses that are paid for, by earlier attempts or by this one
@@ -91,8 +86,11 @@ class RunningTurn:
         self._billed = billed_before = await self.checkpoint.billed_responses()
         try:
             result = await self._play()
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             await self._end_failed(billed_before)
+            # The task keeps the error, whose traceback leads to this turn, and so to the task: all
+            # of it would stay until the garbage collector comes (decision 0037).
+            error.__traceback__ = None
             raise
 
         if result.ok:
@@ -177,7 +175,7 @@ class RunningTurn:
         outcome = Refuse(GONE, "runner_left", message, **self._work())
         self._record(outcome, TurnResult(GONE, ok=False, code=outcome.code))
         await self._settle(outcome)
-        await self._remember_unanswered(outcome)
+        await self._memory.remember_unanswered(outcome)
 
     def _work(self) -> dict[str, Any]:
         """Return what a turn that did not end by itself has done and used.
@@ -193,7 +191,7 @@ class RunningTurn:
             return await self._deliver(outcome)
 
         await self._settle(outcome)
-        await self._remember_unanswered(outcome)
+        await self._memory.remember_unanswered(outcome)
         return self._refuse(outcome)
 
     async def _save_given(self, outcome: Outcome) -> None:
@@ -224,7 +222,7 @@ class RunningTurn:
             self.stream.release(body, terminal=outcome.terminal, places=response.places)
             answer = self.stream.shown.answer(body)
 
-        anchor = await self._remember(outcome, body)
+        anchor = await self._memory.remember(outcome, body)
         is_joined = self.stream is not None and bool(self.stream.shown.rounds)
         await self._settle(outcome, marks_of([anchor]), answer if is_joined else b"")
         kept = describe_delivered(context, outcome, anchor, answer, is_joined=is_joined)
@@ -316,185 +314,6 @@ class RunningTurn:
         stream.drop(outcome.rounds)
         return stream.shown.answer(b"{}")
 
-    async def _remember(self, outcome: Deliver, body: bytes) -> Anchor:
-        """Store the hidden rounds of an answer; return the anchor by which they are found again.
-
-        ``body``: the last reply, as the runner may read it.
-        """
-        dialect = self.context.dialect
-        for loss in dialect.replay_rules.find_losses(outcome.rounds, replayed=True):
-            self._recorder.log_intervention(self.context, loss)
-
-        if self.stream is None or not self.context.held:
-            anchor = await self._remember_rounds(outcome, outcome.rounds, body)
-            key = anchor.key if _has_calls(outcome) else ""
-            await self._remember_behind_settled(outcome.rounds, key)
-            return anchor
-
-        if dialect.answers_in_items and outcome.rounds:
-            return await self._remember_items(outcome, self.stream, body)
-
-        rest = await self.remember_held(outcome.rounds)
-        anchor = await self._remember_rounds(outcome, rest, body)
-        if outcome.rounds:
-            await self._remember_joined(outcome, self.stream, anchor)
-        return anchor
-
-    async def _remember_rounds(
-        self, outcome: Deliver, rounds: Sequence[Round], body: bytes
-    ) -> Anchor:
-        """Store these rounds under the answer to the request; return its anchor."""
-        context, dialect = self.context, self.context.dialect
-        response = outcome.response
-        stream = self.stream
-        if stream is not None and context.view.is_live and stream.shown.differs_from(body):
-            told = stream.shown.answer(body, context.held)
-            response = dialect.read_response(told, context.catalog)
-
-        anchor = dialect.response_anchor(response, context.view, terminal=outcome.terminal)
-        if context.held:
-            # With calls it is found by those, joined or not; what comes before tells the two apart.
-            anchor = replace(anchor, before=context.before_rest)
-
-        if stream is None or not _has_shown_more(stream.shown, rounds):
-            hidden = dialect.write_hidden_rounds(rounds, replayed=True)
-            await self._continuity.remember(context, anchor, hidden)
-            return anchor
-
-        # What the runner held already is no part of the message that it makes of the rest.
-        shown = dialect.read_response(stream.shown.answer(body, context.held), context.catalog)
-        whole = dialect.response_anchor(shown, context.view, terminal=False)
-        record = describe_shown(context, rounds, stream.shown, stream.shown.last_words().text)
-        record = self._hide_left_out(record, outcome, stream, shown)
-        anchor = answer_anchor_of_shown(replace(whole, before=anchor.before), anchor)
-        await self._continuity.remember_live(context, anchor, record)
-        return anchor
-
-    def _hide_left_out(
-        self, record: LiveRecord, outcome: Deliver, stream: AnswerStream, shown: ModelResponse
-    ) -> LiveRecord:
-        """Return a record that also knows the reasoning of what the last reply has left out."""
-        if not stream.shown.has_left_out:
-            return record
-
-        signatures = self.context.dialect.split_rules.signatures
-        own = signatures(outcome.response.message)
-        return record.hide({*signatures(shown.message)}.difference(own))
-
-    async def remember_held(self, rounds: Sequence[Round]) -> Sequence[Round]:
-        """Store the rounds of earlier attempts under what the runner holds of their answer.
-
-        Return the other rounds: they led to what it is shown now.
-        """
-        context, stream = self.context, self.stream
-        assert stream is not None
-        known = rounds[: stream.shown.known_rounds]
-        if not known:
-            return rounds  # What is held is the beginning of a reply that broke off
-
-        record = replace(describe_shown(context, known, stream.shown, ""), is_part=True)
-        anchor = failed_anchor_of_shown(context.held, context.view.evidence.before)
-        await self._continuity.remember_live(context, anchor, record)
-        return rounds[len(known) :]
-
-    async def _remember_joined(self, outcome: Deliver, stream: AnswerStream, rest: Anchor) -> None:
-        """Store all rounds for a runner that sends what it held and the rest as one answer.
-
-        ``rest``: the anchor of the rest. The runner may have held the beginning of a reply that
-        broke off, behind the rounds that are known: it is ``lost``.
-        """
-        context, before = self.context, self.context.view.evidence.before
-        lost = find_lost_text(context.held, stream.shown, in_items=False)
-        after = stream.shown.last_words().text
-        record = describe_shown(context, outcome.rounds, stream.shown, after, lost)
-
-        # A message with calls is known by them, whatever its text.
-        whole = context.held + stream.shown.text(context.held)
-        key = rest.key if _has_calls(outcome) else text_key(whole)
-        await self._continuity.remember_live(context, Anchor(key, before), record)
-
-    async def _remember_items(self, outcome: Deliver, stream: AnswerStream, body: bytes) -> Anchor:
-        """Store all rounds for a runner that has the items of its answer from several attempts.
-
-        They are one answer in its next request, so that all rounds have one record. Return the
-        anchor of the answer.
-        """
-        context, dialect = self.context, self.context.dialect
-        shown = dialect.read_response(stream.shown.answer(body), context.catalog)
-        whole = dialect.response_anchor(shown, context.view, terminal=False)
-        last = dialect.response_anchor(outcome.response, context.view, terminal=outcome.terminal)
-        anchor = answer_anchor_of_shown(whole, last)
-        if not shown.calls:  # Calls are known by themselves
-            joined = text_key(context.held + stream.shown.text(context.held))
-            anchor = replace(anchor, key=joined, names=(*anchor.names, whole.key))
-
-        lost = find_lost_text(context.held, stream.shown, in_items=True)
-        after = stream.shown.last_words().text
-        record = describe_shown(context, outcome.rounds, stream.shown, after, lost)
-        record = self._hide_left_out(record, outcome, stream, shown)
-        await self._continuity.remember_live(context, anchor, record)
-        return anchor
-
-    def describe_settled(self, rounds: Sequence[Round]) -> SettledAnswer | None:
-        """Return what the runner holds of this turn, which is over; None if no round is known."""
-        context, stream = self.context, self.stream
-        assert stream is not None
-        if not rounds:
-            return None
-
-        lost = find_lost_text(context.held, stream.shown, in_items=False)
-        record = describe_shown(context, rounds, stream.shown, "", lost)
-        return SettledAnswer(context.held, context.view.evidence.before, record)
-
-    async def _remember_behind_settled(
-        self, rounds: Sequence[Round], key: str = "", *, is_part: bool = False
-    ) -> None:
-        """Store all rounds for a runner that makes one answer of a settled one and this one.
-
-        qwen-code does, and drops the words that it sent between them. ``key``: of this answer's
-        calls; "" for an answer that is known by its text. ``is_part``: this one broke off, too.
-        """
-        settled, stream = self.context.settled, self.stream
-        if settled is None or stream is None:
-            return
-
-        earlier = settled.record
-        own = describe_shown(self.context, rounds, stream.shown, stream.shown.last_words().text)
-        record = replace(
-            own,
-            shown=earlier.shown + own.shown,
-            messages=earlier.messages + own.messages,
-            is_part=is_part,
-        )
-        anchor = Anchor(key or text_key(settled.text + stream.shown.text()), settled.before)
-        await self._continuity.remember_live(self.context, anchor, record)
-
-    async def _remember_unanswered(self, outcome: Refuse) -> None:
-        """Store what a failed turn did, in the place of its answer.
-
-        The runner may go on after it, or after what it was shown of it.
-        """
-        context, stream = self.context, self.stream
-        before = context.view.evidence.before
-        if stream is not None and stream.shown.has_content:
-            stream.drop(outcome.rounds)
-            rounds: Sequence[Round] = outcome.rounds
-            if context.held:
-                rounds = await self.remember_held(rounds)
-
-            await self._remember_behind_settled(outcome.rounds, is_part=True)
-            if rounds:  # Otherwise there is nothing to put into a later request
-                anchor = failed_anchor_of_shown(stream.shown.text(context.held), before)
-                after = stream.shown.last_words().text
-                record = describe_shown(context, rounds, stream.shown, after)
-                record = replace(record, is_part=True)
-                await self._continuity.remember_live(context, anchor, record)
-            return
-
-        hidden = context.dialect.write_hidden_rounds(outcome.rounds, replayed=True)
-        anchor = Anchor(EMPTY_TEXT_KEY, before)
-        await self._continuity.remember(context, anchor, hidden)
-
     def _record(self, outcome: Outcome, result: TurnResult) -> None:
         latency_ms = round((time.monotonic() - self._started) * 1000)
         unbilled = outcome.usage[self._billed :]
@@ -516,16 +335,6 @@ class RunningTurn:
             words = self.stream.shown.words().values()
             timed = replace(timed, shown="".join(each.text for each in words))
         self._recorder.record_turn(self.context, timed, outcome.rounds, usage)
-
-
-def _has_calls(outcome: Deliver) -> bool:
-    """Return whether the runner gets calls: its message is known by them, whatever its text."""
-    return bool(outcome.response.calls) and not outcome.terminal
-
-
-def _has_shown_more(shown: ShownAnswer, rounds: Iterable[Round]) -> bool:
-    """Return whether the runner was shown more than is in the body of the last reply."""
-    return shown.has_left_out or any(past.number in shown.rounds for past in rounds)
 
 
 def _could_leave(past: Round) -> bool:

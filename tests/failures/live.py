@@ -91,6 +91,12 @@ LIVE_FAILURES = (
         ("live:back-pressure", "live:read-ahead", "live:max"),
     ),
     LiveFailure(
+        "the runner takes nothing for `cllama_live_max_ms`",
+        "a cut: its connection is closed",
+        "it goes on at the reply that was under way, if the turn was not over",
+        ("live:unread",),
+    ),
+    LiveFailure(
         "the same request comes while the turn runs",
         "everything from the beginning, then what comes",
         "–",
@@ -131,6 +137,19 @@ LIVE_FAILURES = (
         "it sends that, and new words of the user's",
         "the answer of a new turn, whose transcript has what ran",
         "–",
-        ("live:settled", "live:goes-on-elsewhere"),
+        ("live:settled", "live:settled-answered", "live:goes-on-elsewhere"),
+    ),
+    LiveFailure(
+        "it sends new words behind reasoning alone, or behind nothing of the answer",
+        "the same",
+        "–",
+        ("live:continuation-thought", "live:settled-answered"),
+    ),
+    LiveFailure(
+        "a kill, a cut, an end, an error or a runner that leaves, behind each kind of event of each "
+        "reply (random trials)",
+        "every word that was recorded and shown, once, however it goes on",
+        "it goes on; no write is made twice, and the transcript has each call once",
+        ("live:trials", "crash:at-most-once"),
     ),
 )

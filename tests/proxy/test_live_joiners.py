@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from starlette.responses import JSONResponse
@@ -143,5 +144,15 @@ def test_a_done_turn_is_told_again_with_the_same_pieces(scene: Scene) -> None:
     said = scene.said(first)
     again = scene.ask("HTTP/1.1", ("x-stainless-retry-count", "1"))
     assert scene.said(again) == said
+    assert content_of(again) == content_of(first)
     assert len(scene.writes) == 1
     assert len(scene.sent) == 2
+
+
+def content_of(runner: RawRunner) -> Any:
+    """Return the message, the blocks or the items of an answer."""
+    body = json.loads(runner.wire.assembled(runner.stream))
+    if "choices" in body:
+        message = body["choices"][0]["message"]
+        return {name: value for name, value in message.items() if value is not None}
+    return body.get("content") or body["output"]

@@ -20,7 +20,7 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.long
 SETTINGS = {"CLLAMA_LIVE_FIRST_MS": "60000"}
-MIB = 1 << 20
+KIB, MIB = 1 << 10, 1 << 20
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -98,3 +98,26 @@ def test_a_provider_is_read_no_further_than_1_mib_ahead_of_a_runner_that_does_no
         assert seen[-1] - queued(runner) < 3 * MIB
         assert scene.pod.memory() - before < 8 * MIB
     assert scene.ended()["error"] == "runner_left"
+
+
+@pytest.mark.requirement("live:memory-of-a-stream")
+@pytest.mark.parametrize("protocol", ["chat"])
+def test_a_runner_that_reads_1_kib_at_a_time_delays_no_other_and_holds_no_more(
+    scene: Scene,
+) -> None:
+    flood = Flood(scene.wire, 15 * MIB)
+    scene.says(stream(flood))
+    body = json.dumps({**scene.request(), "stream": True}).encode()
+    asks = request(scene.wire.PATH, scene.pod.token(), body)
+    with UnreadAnswer(scene.pod.port, asks) as slow:
+        slow.take(KIB)
+        before = scene.pod.memory(anew=True)
+        for protocol in WIRES:
+            for _ in range(4):
+                slow.take(KIB)
+                hears(Scene(scene.pod, protocol), MIB // 8)
+        assert len(slow.read) < 16 * KIB
+        taken = flood.bytes - queued(scene.pod.provider.port)
+        assert taken - queued(scene.pod.port) < 3 * MIB
+        assert scene.pod.memory() - before < 8 * MIB
+    assert scene.ended(13)["type"] in {"response", "error"}

@@ -157,7 +157,7 @@ def test_a_secret_spelled_by_characters_reaches_nobody_and_is_kept_nowhere(
     note = json.dumps({"note": f"of {FORMS[form]}!"})
     command = json.dumps({"cmd": f"echo {FORMS[form]}!"})
     looks = Reply(words, (MadeCall("call_m", "desk__balance", note),))
-    ends = Reply(words, (MadeCall("call_n", "shell", command),))
+    ends = Reply(words, (shell(command),))
     scene.says(
         stream(spelled(events_of(scene.wire, looks, thought=words))),
         stream(spelled(events_of(scene.wire, ends, thought=words))),
@@ -233,6 +233,25 @@ def test_words_around_a_secret_that_is_spelled_are_there_before_the_next_is_said
         else:
             assert len(runner.text) < len(before) + START_LENGTH
     assert runner.end() == "whole"
+
+
+@pytest.mark.requirement("live:secrets-spelled")
+@pytest.mark.parametrize("form", SPELLED)
+def test_a_secret_spelled_in_a_call_that_is_shown_early_reaches_nobody(
+    scene: Scene, form: str
+) -> None:
+    command = json.dumps({"cmd": f"echo {SPELLED[form]}!"})
+    scene.says(stream(spelled(events_of(scene.wire, Reply("I look.", (shell(command),))))))
+    runner = scene.ask(body={**scene.request(), **scene.wire.choice("shell")})
+    (call,) = scene.said(runner).calls
+    told = json.loads(call.arguments)["cmd"]
+    assert (told[:5], told[-1]) == ("echo ", "!")
+    assert_unknown(told.encode())
+    assert_unknown(runner.stream)
+
+
+def shell(command: str) -> MadeCall:
+    return MadeCall("call_n", "shell", command)
 
 
 @pytest.mark.requirement("live:secrets-spelled")

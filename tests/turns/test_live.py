@@ -161,12 +161,15 @@ async def test_a_call_that_ran_out_of_tokens_while_it_was_held_never_runs(live: 
 
 @pytest.mark.requirement("live:shown-words")
 async def test_words_that_a_model_repeats_are_shown_each_time(live: Desk) -> None:
-    live.grant(tool("balance"), max_rounds=2)
-    for _ in range(2):
+    for _ in range(4):
         live.model_says("Let me look.", ("desk.balance", {}))  # 37
     live.model_says("Let me stop.")
     await live.asks("Go")
-    assert live.shown.text == joined(live, "Let me look.", "Let me look.", "Let me stop.")
+    assert live.shown.text == joined(live, *["Let me look."] * 4, "Let me stop.")
+    assert live.services.calls == ["desk.balance"]
+    # Three rounds of nothing but repeats: the last model call has no tools, or may call none.
+    last = live.model.bodies[-1]
+    assert not live.wire.tools(last) or live.wire.chosen(last)[0] == "none"
 
 
 @pytest.mark.requirement("live:terminal")

@@ -300,6 +300,30 @@ async def test_text_behind_a_call_is_sent_or_dropped_with_it(claude: Desk, name:
         assert b"And then?" not in claude.raw
 
 
+@pytest.mark.requirement("live:hidden-thinking-and-pause")
+async def test_hidden_thinking_is_shown_whole_and_a_paused_turn_is_the_answer(
+    claude: Desk,
+) -> None:
+    first, last = [{"type": "redacted_thinking", "data": f"EmwKAhgB{part}"} for part in "ab"]
+    call = {"type": "tool_use", "id": "toolu_1", "name": "desk__balance", "input": {}}
+    begins = [first, {"type": "text", "text": "Let me look."}]
+    ends = [last, {"type": "text", "text": "I go on."}]
+    for blocks, reason in (([*begins, call], "tool_use"), (ends, "pause_turn")):  # 13, 14
+        reply = json.loads(anthropic.reply("", (), {})) | {"content": blocks}
+        claude.model_answers(json.dumps(reply | {"stop_reason": reason}).encode())
+    await claude.asks("How much?")
+    body = json.loads(claude.body)
+    assert body["content"] == [*begins, *ends]
+    assert body["stop_reason"] == "pause_turn"
+
+    before = claude.model.messages()
+    claude.model_says("Yes.")
+    await claude.asks("Sure?")
+    after = claude.model.messages()
+    assert after[: len(before)] == before
+    assert after[len(before)]["content"] == ends
+
+
 @pytest.mark.requirement("live:keepalive-in-text")
 @pytest.mark.parametrize("kind", ["comment", "native"])
 async def test_a_stream_is_kept_alive_while_a_provider_is_silent_within_a_text(

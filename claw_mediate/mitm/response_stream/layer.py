@@ -326,7 +326,10 @@ class DoorStream(layers.HttpStream):
             yield from self._fall_back()
             return
 
-        yield from super().handle_protocol_error(event)
+        for command in super().handle_protocol_error(event):
+            yield command
+            if isinstance(command, layers.DropStream):
+                self._is_dropped = True
 
     def send_response(self, already_streamed: bool = False) -> _Commands[None]:
         state = state_of(self.flow)

@@ -648,6 +648,25 @@ async def test_a_runner_that_takes_one_chunk_and_no_more_does_not_hold_its_turn(
     assert len({line["turn_id"] for line in live.history()}) == 1
 
 
+@pytest.mark.requirement("live:settled-answered")
+async def test_an_answer_that_is_given_to_longer_words_has_its_rounds_behind_them(
+    live: Desk,
+) -> None:
+    """OpenClaw adds a note to the user's words when it asks again, and keeps it."""
+    live.listens = False
+    live.model_says("Let me buy.", ("desk.trade", {}))
+    live.model_says("Done.")
+    await live.asks("Buy")
+    live.messages = [live.wire.user("Buy\n\n[Queued user message] Continue the current task")]
+    live.listens = True
+    await live.turn()
+    assert len(live.history()) == 1, "the recorded answer"
+    live.model_says("Yes.")
+    await live.asks("Sure?")
+    assert traded(live) == ["call_1"]
+    assert sent(live).count("Let me buy.") == 1
+
+
 TITLE = "You are a title generator. You output ONLY a thread title."
 
 

@@ -10,7 +10,8 @@ from dataclasses import replace
 import pytest
 
 from claw_mediate.core.http import RunnerResponse
-from claw_mediate.turns.response import ClientStream
+from claw_mediate.settings import KeepaliveKind, Pace
+from claw_mediate.turns.response import Beats, ClientStream
 from tests.turns.desk import Desk
 
 
@@ -33,6 +34,31 @@ async def begun(desk: Desk) -> RunnerResponse:
     exchange = await desk.mediator.exchange(desk.admitted(), desk.request())
     assert isinstance(exchange, RunnerResponse)
     return exchange
+
+
+@pytest.mark.requirement("live:beats")
+def test_of_the_keepalives_of_a_silent_stream_one_is_an_event_after_30_s_and_then_every_15_s() -> (
+    None
+):
+    beats = Beats(Pace(10.0, 5.0, "auto", names_tools=True), 0.0)
+    kinds = {now: beats.take(float(now)) for now in range(70)}
+    natives = [now for now, kind in kinds.items() if kind == "native"]
+    assert [now for now, kind in kinds.items() if kind is not None] == [*range(0, 70, 5)]
+    assert natives == [30, 45, 60]
+
+    beats.note_sent(72.0)
+    assert beats.seconds_left(72.0) == 5.0
+    kinds = {now: beats.take(float(now)) for now in range(73, 125)}
+    assert [now for now, kind in kinds.items() if kind == "native"] == [102, 117]
+
+
+@pytest.mark.requirement("live:beats")
+@pytest.mark.parametrize("kind", ["comment", "native", "off"])
+def test_a_kind_that_was_set_is_that_of_every_keepalive(kind: KeepaliveKind) -> None:
+    beats = Beats(Pace(10.0, 5.0, kind, names_tools=True), 0.0)
+    kinds = [beats.take(float(now)) for now in range(0, 100, 5)]
+    assert kinds == [None if kind == "off" else kind] * 20
+    assert (beats.seconds_left(96.0) is None) is (kind == "off")
 
 
 @pytest.mark.requirement("stream:keepalive")
