@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JS := tests/js/node_modules
 CLIENTS := tests/clients/node_modules
+OPENCLAW := tests/openclaw/node_modules
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --inline-snapshot=disable
 # Compiled modules are kept: else every process that a test starts would compile ours anew.
@@ -70,7 +71,7 @@ docs: $(VENV)/.dev  ## write the generated pages, pictures, JSON Schemas and pod
 	$(BIN)/python -m tests.stages
 	$(BIN)/python scripts/draw_pictures.py
 
-soak: $(VENV)/.dev  ## kill the proxy a thousand times, then every search five times as long, every long test at full size and every transcript in both forms, with a new seed (SEED=… again)
+soak: $(VENV)/.dev $(OPENCLAW)/.installed  ## kill the proxy a thousand times, then every search five times as long, every long test at full size and every transcript in both forms, with a new seed (SEED=… again)
 	CLAW_CRASHES=1000 CLAW_FLEET_TRIALS=200 CLAW_CRASH_SEED=$(or $(SEED),$(shell date +%s)) $(BIN)/python -m pytest -rP tests/crash tests/fleet
 	CLAW_SEARCH=1 CLAW_SEARCH_SIZE=5 $(PYTEST) --timeout 1800 -m "hypothesis or long or desk"
 
@@ -85,7 +86,7 @@ figures: $(VENV)/.dev  ## the same into docs/performance.md, and docs/turn.svg (
 	$(BIN)/python bench/run.py --json bench/figures.json --page docs/performance.md
 
 clean:  ## remove .venv, caches and build output
-	rm -rf $(VENV) $(JS) $(CLIENTS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage build dist *.egg-info
+	rm -rf $(VENV) $(JS) $(CLIENTS) $(OPENCLAW) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage build dist *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

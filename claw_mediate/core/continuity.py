@@ -33,8 +33,15 @@ from claw_state.continuity import ID_KIND, Anchor
 _MAX_PRECEDING = 4  # Messages before an answer that distinguish it from an equal one
 _MIN_DISTINCTIVE = 60  # Characters of an answer that hardly any other turn repeats
 _OPENCLAW_NOTE_MARK = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>"
-# What Claude Code writes for an empty message, without its white space
-_CLAUDE_CODE_EMPTY = "(nocontent)"
+_PLACEHOLDERS = (
+    "(no content)",  # Claude Code's
+    "[assistant turn failed before producing content]",  # OpenClaw's, like the next one
+    (
+        "[This turn failed before it completed. "
+        "Do not redo its work without confirming with the user first.]"
+    ),
+)
+"""Texts that runners write in the place of an answer that was empty, or that they have dropped."""
 _ASCII_SPACE = bytes(code for code in range(128) if chr(code).isspace())
 _NOT_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]")
 _SLICE = 1 << 20  # Characters of a text that are read at once
@@ -117,7 +124,7 @@ def text_key(text: str) -> str:
 
 def _key_of_digest(plain: str, digest: str) -> str:
     """Return the key of an answer, given what ``_digest_of_text`` returned."""
-    if plain == _CLAUDE_CODE_EMPTY:
+    if digest in _PLACEHOLDER_DIGESTS:
         return EMPTY_TEXT_KEY
     return ("words:" if len(plain) >= _MIN_DISTINCTIVE else "text:") + digest
 
@@ -276,5 +283,6 @@ def _digest(parts: Iterable[str]) -> str:
     return hashlib.sha256(b"".join([len(data).to_bytes(8) + data for data in encoded])).hexdigest()
 
 
+_PLACEHOLDER_DIGESTS = frozenset(_digest_of_text(text)[1] for text in _PLACEHOLDERS)
 EMPTY_TEXT_KEY = text_key("")
 """The key of an answer without visible text, and of an answer that never came."""

@@ -26,14 +26,16 @@ def npm_program(name: str) -> list[str]:
 
 
 def client_program(name: str) -> list[str]:
-    """Return the command of a real agent: ``claude``, ``codex``, ``opencode``, ``pi`` or ``qwen``.
+    """Return the command of a real agent: ``claude``, ``codex``, ``openclaw``, ``opencode``, ``pi``
+    or ``qwen``.
 
-    The last two are scripts, for a newer Node than the machine may have.
+    Three are scripts, for a newer Node than the machine may have.
     """
-    install("tests/clients/node_modules/.installed")
-    modules = ROOT / "tests/clients/node_modules"
+    folder = "tests/openclaw" if name == "openclaw" else "tests/clients"
+    install(f"{folder}/node_modules/.installed")
+    modules = ROOT / folder / "node_modules"
     script = modules / ".bin" / name
-    if name in {"pi", "qwen"} and script.exists():
+    if name in {"openclaw", "pi", "qwen"} and script.exists():
         return [str(Path(ROOT_DIR) / "bin" / "node"), str(script.resolve())]
 
     pattern = {

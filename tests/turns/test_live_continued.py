@@ -199,3 +199,32 @@ async def test_an_empty_message_of_a_buffered_failure_doubles_no_round(desk: Des
     await desk.asks("Sure?")
     assert results(desk) == ["call_1"]
     assert desk.services.calls == ["desk.trade"]
+
+
+@pytest.mark.requirement("continuity:placeholders")
+@pytest.mark.parametrize(
+    "text",
+    [
+        (
+            "[This turn failed before it completed. "
+            "Do not redo its work without confirming with the user first.]"
+        ),
+        "[assistant turn failed before producing content]",
+    ],
+)
+async def test_openclaws_words_for_a_failed_answer_have_the_rounds_of_that_turn(
+    live: Desk, text: str
+) -> None:
+    """As OpenClaw 2026.9.6 sent it when its user went on behind an event that tells an error."""
+    live.model_says("Let me buy.", ("desk.trade", {}))
+    live.model_breaks_off("It was bought at fifty.", behind="bought")
+    await live.asks("[Sat 2026-11-28 22:07 UTC] Buy")
+
+    live.messages.append(of_model(live, text))
+    live.model_says("Bought.")
+    await live.asks("[Sat 2026-11-28 22:08 UTC] Go on")
+    assert len(results(live)) == 1
+    live.model_says("One.")
+    await live.asks("[Sat 2026-11-28 22:09 UTC] How many?")
+    assert len(results(live)) == 1
+    assert live.services.calls == ["desk.trade"]

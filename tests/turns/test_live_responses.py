@@ -103,3 +103,39 @@ async def test_a_preamble_that_was_shown_is_not_hidden_in_a_kept_conversation(
     assert record is not None
     assert "c1" in record.hidden_ids
     assert "msg_look" not in record.hidden_ids
+
+
+@pytest.mark.requirement("responses:openclaw-ids")
+@pytest.mark.parametrize("live", [False, True])
+async def test_a_call_that_openclaw_gives_another_id_has_the_hidden_rounds_before_it(
+    tmp_path: Path, *, live: bool
+) -> None:
+    """As OpenClaw 2026.9.6 sent it, with two calls in the place of one."""
+    async with opened(Desk(tmp_path, responses, stream=True, live=live)) as desk:
+        named = responses.function_call("call2", "exec", "{}") | {"id": f"fc_{2:048x}"}
+        other = responses.function_call("call3", "exec", "{}") | {"id": f"fc_{3:048x}"}
+        words = responses.message("First the balance.", "msg_1")
+        desk.model_answers(json.dumps(responses.response(words, CALL, store=False)).encode())
+        desk.model_answers(json.dumps(responses.response(named, other, store=False)).encode())
+        await desk.asks("How much?", native=["exec"], store=False)
+
+        shown = json.loads(desk.body)["output"]
+        assert [item["type"] for item in shown[-2:]] == ["function_call"] * 2
+        kept = [{name: item[name] for name in item.keys() - {"id", "status"}} for item in shown]
+        rewritten = [f"call_call2_fc_{0:039x}_11545078d8", f"call_call3_fc_{0:039x}_dea0e01a3e"]
+        for item, call_id in zip(kept[-2:], rewritten, strict=True):
+            item["call_id"] = call_id
+        results = [
+            {"type": "function_call_output", "call_id": call_id, "output": "three files"}
+            for call_id in rewritten
+        ]
+        desk.messages = [*desk.messages[:1], *kept, *results]
+        desk.model_says("Yes.")
+        await desk.turn()
+        sent = desk.model.messages()
+        assert [item.get("name") for item in sent if "call_id" in item and "name" in item] == [
+            "desk__balance",
+            "exec",
+            "exec",
+        ]
+        assert desk.services.calls == ["desk.balance"]

@@ -68,9 +68,8 @@ def _check_tools(request: Body) -> None:
     names = [tool["name"] for tool in tools if "name" in tool]
     assert len(names) == len(set(names))
     assert len(tools) <= 128
-    assert all(tool.get("strict") is not None for tool in tools if tool["type"] == "function"), (
-        "strict is taken for true"
-    )
+    managed = [tool for tool in tools if "__" in tool.get("name", "")]
+    assert all(tool.get("strict") is not None for tool in managed), "strict is taken for true"
     choice = request.get("tool_choice")
     assert choice is None or names, "a choice needs tools"
     if not isinstance(choice, dict):

@@ -9,7 +9,8 @@ is several items, of which a runner sends back some, in another order, or joined
     the joined text                  a message with that text, or consecutive messages with it,
                                        which others may follow: of a turn that was continued
     the text of its last message     a message with that text
-    its call ids                     the same calls, or one of them
+    its call ids                     the same calls, or one of them; all of them as OpenClaw
+                                       rewrites their ids
 
 Reasoning and hosted items lead to the message or call after them, so their ids are names of that
 one.
@@ -30,6 +31,7 @@ from claw_mediate.core.continuity import (
 from claw_mediate.core.shown import signature_digest
 from claw_mediate.dialects.openai.wire_types import text_parts, visible_text
 from claw_mediate.dialects.responses.items import REFERENCE, Item, output_text, signatures
+from claw_mediate.dialects.responses.openclaw_ids import openclaw_call_id
 from claw_state.continuity import MAX_NAMES, Anchor
 
 _MAX_HELD: Final = 8  # Messages of an answer that a runner may hold of it when it is continued
@@ -42,9 +44,13 @@ def answer_anchor(items: Sequence[Item], before: tuple[str, ...]) -> Anchor:
 
     calls = [item for item in items if item.is_call]
     if calls:
-        if len(calls) > 1:
-            names += [calls_key([_call_id(call)]) for call in calls][-_MAX_IDS:]
-        return Anchor(_handoff_key(items), before, names=tuple(names))
+        handoff = _handoff_key(items)
+        parts = [calls_key([_call_id(call)]) for call in calls] if len(calls) > 1 else []
+        rewritten = calls_key(_openclaw_id(call) for call in calls)
+        if rewritten != handoff:
+            parts.append(rewritten)
+        names += parts[-_MAX_IDS:]
+        return Anchor(handoff, before, names=tuple(names))
 
     messages = [item for item in items if item.is_message]
     if len(messages) > 1:
@@ -188,6 +194,10 @@ def _handoff_key(items: Sequence[Item]) -> str:
 
 def _call_id(item: Item) -> str:
     return item.own_call_id if isinstance(item.own_call_id, str) else ""
+
+
+def _openclaw_id(item: Item) -> str:
+    return openclaw_call_id(_call_id(item), item.id if isinstance(item.id, str) else "")
 
 
 def _id_name(item: Item) -> str:

@@ -45,10 +45,32 @@ def codex(home: Path, pod: Pod, words: str, *, goes_on: bool) -> list[str]:
     return [*client_program("codex"), "exec", *again, *options, words]
 
 
-def opencode(home: Path, pod: Pod, words: str, *, goes_on: bool) -> list[str]:
+def openclaw(
+    home: Path, pod: Pod, words: str, *, goes_on: bool, api: str = "openai-completions"
+) -> list[str]:
+    del pod, goes_on  # The session's name says it
+    settings = json.loads(page_file("openclaw", "json"))
+    provider = settings["models"]["providers"]["pod"]
+    provider["api"] = api
+    provider["models"][0]["reasoning"] = True
+    if api != "anthropic-messages":
+        provider |= {"baseUrl": "${OPENAI_BASE_URL}", "apiKey": "${OPENAI_API_KEY}"}
+    file = home / ".openclaw" / "openclaw.json"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps(settings), encoding="utf-8")
+    session = ["--local", "--agent", "main", "--session-id", "s1"]
+    return [*client_program("openclaw"), "agent", *session, "--message", words, "--json"]
+
+
+def opencode(
+    home: Path, pod: Pod, words: str, *, goes_on: bool, package: str = "@ai-sdk/openai-compatible"
+) -> list[str]:
     del pod
     quiet = {"autoupdate": False, "share": "disabled", "permission": "allow"}
-    settings = json.loads(page_file("opencode", "json")) | quiet
+    page = page_file("opencode", "json").replace("@ai-sdk/openai-compatible", package)
+    settings = json.loads(page) | quiet
+    if package == "@ai-sdk/anthropic":
+        settings["provider"]["pod"]["options"]["baseURL"] = "{env:ANTHROPIC_BASE_URL}/v1"
     file = home / ".config" / "opencode" / "opencode.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(settings), encoding="utf-8")
@@ -64,8 +86,6 @@ def pi(
     page = page_file("pi", "json").replace("openai-completions", api)
     base = pod.url if api == "anthropic-messages" else f"{pod.url}/v1"
     models = json.loads(page.replace("http://cllama:8080/v1", base))
-    # Otherwise its tools do not say whether they are strict, which Responses takes for a yes.
-    models["providers"]["pod"]["compat"] = {"supportsStrictMode": True}
     (folder / "models.json").write_text(json.dumps(models), encoding="utf-8")
     soon = {"retry": {"baseDelayMs": 10}}  # It tries again after 2 s else
     (folder / "settings.json").write_text(json.dumps(soon), encoding="utf-8")
@@ -74,26 +94,33 @@ def pi(
     return [*client_program("pi"), "-p", *model, "--offline", *again, "--mode", "json", words]
 
 
-def qwen_code(home: Path, pod: Pod, words: str, *, goes_on: bool) -> list[str]:
+def qwen_code(home: Path, pod: Pod, words: str, *, goes_on: bool, api: str = "openai") -> list[str]:
     del home, pod
     again = ["--continue"] if goes_on else []
     shown = ["--output-format", "stream-json", "--include-partial-messages", "--yolo"]
-    model = ["--auth-type", "openai", "--model", "gpt-4o"]
+    model = ["--auth-type", api, "--model", "gpt-4o"]
     return [*client_program("qwen"), *model, *again, *shown, words]
 
 
-AGENTS: dict[str, Callable[..., list[str]]] = {
+VARIANTS: dict[str, Callable[..., list[str]]] = {
     "claude-code": claude_code,
     "codex": codex,
+    "openclaw": openclaw,
+    "openclaw-anthropic": partial(openclaw, api="anthropic-messages"),
+    "openclaw-responses": partial(openclaw, api="openai-responses"),
     "opencode": opencode,
+    "opencode-anthropic": partial(opencode, package="@ai-sdk/anthropic"),
+    "opencode-responses": partial(opencode, package="@ai-sdk/openai"),
     "pi": pi,
-    "qwen-code": qwen_code,
-}
-VARIANTS = AGENTS | {
     "pi-anthropic": partial(pi, api="anthropic-messages"),
     "pi-responses": partial(pi, api="openai-responses"),
+    "qwen-code": qwen_code,
+    "qwen-code-anthropic": partial(qwen_code, api="anthropic"),
+    "qwen-code-responses": partial(qwen_code, api="openai-responses"),
 }
-"""The same, in each protocol that they speak here."""
+"""Each in every protocol that it speaks: where none is named, in chat completions, Claude Code in
+Anthropic's, Codex in Responses.
+"""
 
 
 def run_agent(

@@ -34,6 +34,7 @@ NATIVE: dict[str, Body] = {
     "Bash": {"command": "echo three files", "description": "List the files."},
     "bash": {"command": "echo three files", "description": "List the files."},
     "run_shell_command": {"command": "echo three files", "is_background": False},
+    "exec": {"command": "echo three files"},
     "exec_command": {"cmd": "echo three files"},
     "shell": {"command": "ls"},
 }
@@ -210,12 +211,14 @@ class LiveModel:
             )
             made = [MadeCall(f"call{number}", name, json.dumps(arguments))]
 
+        # Claude does not think for a runner that says so: opencode and OpenClaw then drop thoughts.
+        thinks = body.get("thinking", {}).get("type") != "disabled"
         prefix = {anthropic: "msg", openai: "chatcmpl", responses: "resp"}[wire]  # type: ignore[index]
         written = wire.reply(
             step.words,
             made,
             {"id": f"{prefix}_{number}", "model": body["model"]},
-            thought=step.thought,
+            thought=step.thought if thinks else "",
         )
         if wire is responses:
             written = self._with_own_ids(written, number, is_kept=body.get("store") is not False)
