@@ -12,7 +12,7 @@ PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-re
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup sdks peers demo test quick coverage lint types style fix docs soak screenshot bench figures clean
+.PHONY: help setup sdks peers demo test compiled quick coverage lint types style fix docs soak screenshot bench figures clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*##/  make \1\t/p' $(MAKEFILE_LIST)
@@ -28,9 +28,14 @@ demo: $(VENV)/.demo  ## the trading desk: an agent through the proxy, what it sa
 	@$(BIN)/python pods/trading-desk/demo.py
 
 # What can't be installed does not end the run: the tests that need it are listed at its end.
-test: peers lint  ## everything: the set-up, lint, then every test, in four processes (WORKERS=…)
+test: peers $(VENV)/.dev  ## everything: the set-up, lint, then every test, in four processes (WORKERS=…)
+	@$(MAKE) --no-print-directory --jobs 3 --output-sync types style compiled
 	@$(MAKE) --no-print-directory --keep-going --jobs 4 sdks || true
 	$(PYTEST)
+
+# In a fresh clone each process of pytest would else rewrite the assertions of all modules, all at the same time.
+compiled:
+	@ls tests/*/__pycache__/*-pytest-*.pyc >/dev/null 2>&1 || $(BIN)/python -m pytest --collect-only -q >/dev/null || true
 
 quick: WORKERS = 2
 quick: lint  ## under a minute: lint, types, and the stages pure and desk with few cases of each test
@@ -39,7 +44,7 @@ quick: lint  ## under a minute: lint, types, and the stages pure and desk with f
 coverage: peers sdks  ## every test, with branch coverage, which nearly doubles the time
 	$(PYTEST) --cov --cov-report=term:skip-covered
 
-lint: $(VENV)/.dev  ## ruff, mypy, import contracts, and the counts and figures of scripts/check_structure.py
+lint: $(VENV)/.dev  ## ruff, mypy, import contracts, and the counts of scripts/check_structure.py
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync types style
 
 types:

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Print the counts that keep the structure sound, and exit 1 when one is over its limit.
 
-Below them stand figures about the text. They have no limit: a reader decides.
-
     scripts/check_structure.py            the table
     scripts/check_structure.py --names    also what was counted, with its place
+    scripts/check_structure.py --figures  also figures about the text; they have no limit: a reader
+                                          decides
 
 It reads the source files of the packages and runs none of them.
 """
@@ -58,14 +58,11 @@ class Module(NamedTuple):
     """One source file, parsed."""
 
     path: Path
+    name: str
     text: str
     tree: ast.Module
     nodes: list[ast.AST]
     """Every node of the tree."""
-
-    @property
-    def name(self) -> str:
-        return ".".join(self.path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
 class Count(NamedTuple):
@@ -94,14 +91,16 @@ def main() -> int:
             print(
                 *(f"        {name}" for name in row.names), sep="\n", end="\n" if row.names else ""
             )
-    print(*describe(modules), sep="\n")
+    if "--figures" in sys.argv:
+        print(*describe(modules), sep="\n")
     return int(any(row.number > row.limit for row in counts))
 
 
 def read(path: Path) -> Module:
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
-    return Module(path, text, tree, list(ast.walk(tree)))
+    name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    return Module(path, name, text, tree, list(ast.walk(tree)))
 
 
 def count(modules: list[Module]) -> Iterator[Count]:

@@ -25,10 +25,11 @@ _handle_client: Any = mode_servers.ProxyConnectionHandler.handle_client
 _handle_connection: Any = mode_servers.ProxyConnectionHandler.handle_connection
 
 _FIRST_PAUSE: Final = 0.05
-_MAX_PAUSE: Final = 5.0
+_LAST_PAUSE: Final = 600.0
 """Seconds between two looks at a connection whose hook is under way; the pause doubles.
 
-Mostly the hook is cancelled and ends at once; a write of its turn may take longer.
+Mostly the hook is cancelled and ends at once; a write of its turn may take longer. One whose hook
+does not end at all is left to the collector.
 """
 
 
@@ -74,9 +75,11 @@ def take_apart(handler: Any, pause: float = _FIRST_PAUSE) -> None:
     If one of them waits for a hook, look again after ``pause`` seconds.
     """
     layers = _all_layers(handler.layer)
-    if handler.transports or any(each._paused for each in layers):  # noqa: SLF001
-        loop = asyncio.get_running_loop()
-        loop.call_later(pause, take_apart, handler, min(2 * pause, _MAX_PAUSE))
+    if any(each._paused for each in layers):  # noqa: SLF001
+        if pause <= _LAST_PAUSE:
+            asyncio.get_running_loop().call_later(pause, take_apart, handler, 2 * pause)
+        return
+    if handler.transports:
         return
 
     handler.layer = _ENDED
@@ -98,7 +101,7 @@ def _all_layers(top: layer.Layer) -> list[layer.Layer]:
     while pending:
         for value in vars(pending.pop()).values():
             for each in _layers_of(value):
-                if each not in found:
+                if each not in found and vars(each):  # One that was taken apart is empty.
                     found[each] = None
                     pending.append(each)
     return [*found]
