@@ -454,13 +454,15 @@ def _line(row: Row, by: str, found: Measurements) -> tuple[str, ...]:
     # A buffered answer has no words on their way: its provider sends one document at the end.
     has_delays = is_paced and by != "buffered"
     shown = [*_ms(found.firsts), *(_ms(found.delays) if has_delays else ("", ""))]
-    late, joined = (
-        f"{100 * number / found.events:.1f}" if has_delays else ""
-        for number in (found.late, found.joined)
-    )
+    late = _percent(found.late, found.events) if has_delays else ""
+    joined = _percent(found.joined, found.events) if by != "buffered" else ""
     rate = "" if is_paced else f"{median(found.rates):,.0f}"
     cpu = "" if by == "direct" else f"{median(found.cpus):.0f}"
     return (row.what, str(row.streams), by, *shown, late, joined, rate, cpu)
+
+
+def _percent(number: int, events: int) -> str:
+    return f"{100 * number / events:.1f}"
 
 
 def _moments(bench: Bench) -> Iterator[tuple[str, ...]]:

@@ -14,7 +14,7 @@ from claw_mediate.turns.shown_answer import ShownAnswer
 
 MAX_AHEAD: Final = 1 << 20
 """Characters, about, that a reply is read ahead of the fastest runner."""
-_MAX_CHUNK: Final = 16 * 1024  # Bytes that are written at once
+_MAX_CHUNK: Final = 32 * 1024  # Bytes that are written at once
 
 
 class AnswerReaders:

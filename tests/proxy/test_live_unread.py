@@ -14,7 +14,7 @@ from tests.proxy.unread import UnreadAnswer, request
 from tests.waiting import eventually
 from tests.wires import Body
 
-SETTINGS = {"CLLAMA_LIVE_FIRST_MS": "60000", "CLLAMA_LIVE_MAX_MS": "500"}
+SETTINGS = {"CLLAMA_LIVE_FIRST_MS": "60000", "CLLAMA_LIVE_MAX_MS": "3000"}
 MIB = 1 << 20
 
 

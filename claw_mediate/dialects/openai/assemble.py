@@ -112,7 +112,7 @@ class ChatAssembler:
             chunk = _members_decoder.decode(data)
             if not json_splice.stand_once(_READ_MARKS, data):
                 _check_repeated(data)
-            return [*self._read(chunk, event.name)]
+            return self._read(chunk, event.name)
         except json_splice.JsonSpliceError as error:
             raise UnreadableResponseError(f"the provider's stream is ambiguous: {error}") from error
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -135,16 +135,16 @@ class ChatAssembler:
         except (msgspec.DecodeError, RecursionError) as error:
             raise UnreadableResponseError("the provider's stream can't be put together") from error
 
-    def _read(self, chunk: Members, event_name: bytes) -> Iterator[ReplyEvent]:
+    def _read(self, chunk: Members, event_name: bytes) -> Sequence[ReplyEvent]:
         is_error = event_name == b"error" or _value(chunk, "error") not in _NO_ERROR
         if is_error:
             self._error = read_failure(chunk)
-            return
+            return ()
 
         if "choices" not in chunk:
             if event_name == b"message":
                 raise UnreadableResponseError("an event of the provider's stream has no choices")
-            return  # An event of the server's own, to keep the connection alive
+            return ()  # An event of the server's own, to keep the connection alive
 
         usage = _value(chunk, "usage")
         if usage != _NULL:
@@ -155,14 +155,16 @@ class ChatAssembler:
         others = self._keep_members(chunk)
         raw_choices = _value(chunk, "choices")
         choices = [] if raw_choices == _NULL else _choices_decoder.decode(raw_choices)
+        told: list[ReplyEvent] = []
         if choices and not self._has_opened:
             # A first chunk without choices has no id yet: Azure tells of its filters in it.
             self._has_opened = True
             others = {}
-            yield ReplyEvent("opening", 0, {"chunk": dict(self._members)})
+            told.append(ReplyEvent("opening", 0, {"chunk": dict(self._members)}))
 
         for choice in choices:
-            yield from self._find_choice(choice).read(choice, others)
+            told += self._find_choice(choice).read(choice, others)
+        return told
 
     def _keep_members(self, chunk: Members) -> Members:
         """Keep the members of a response, and return those that only this chunk has."""
@@ -214,8 +216,8 @@ class _Choice:
     def is_finished(self) -> bool:
         return self._finish_reason is not None
 
-    def read(self, choice: Members, chunk_members: Members) -> Iterator[ReplyEvent]:
-        """Read a part of the choice, and yield what it tells."""
+    def read(self, choice: Members, chunk_members: Members) -> Sequence[ReplyEvent]:
+        """Read a part of the choice, and return what it tells."""
         own_members = {name: raw for name, raw in choice.items() if name not in _CHOICE_READ}
         self._members |= own_members
         raw_delta = _value(choice, "delta")
@@ -223,26 +225,27 @@ class _Choice:
 
         events = _ChoiceEvents(self._piece, chunk_members, own_members)
         logprobs = self._join_logprobs(_value(choice, "logprobs"))
-        for name, text in self._read_texts(delta):
+        texts = self._read_texts(delta)
+        for name, text in texts:
             events.add_text(name, text, logprobs)
             logprobs = None  # They went along with the first text.
 
-        has_calls = _value(delta, TOOL_CALLS) != _NULL or _value(delta, FUNCTION_CALL) != _NULL
-        if logprobs is not None and not has_calls:
+        if logprobs is not None and not _has_calls(delta):
             # Its token has no text of its own: it is a part of a character, or a special one.
             events.add("content", "logprobs", {}, logprobs)
 
-        for name, value in self._read_objects(delta):
-            events.add("object", name, {"delta": {name: msgspec.Raw(value)}})
-        for call in self._read_calls(delta):
-            events.add_call(call)
+        if len(texts) < len(delta):  # Most deltas are one text.
+            for name, value in self._read_objects(delta):
+                events.add("object", name, {"delta": {name: msgspec.Raw(value)}})
+            for call in self._read_calls(delta):
+                events.add_call(call)
 
         reason = _value(choice, "finish_reason")
         if reason != _NULL:
             self._finish_reason = reason
             events.add("end", "", {"choice": {"finish_reason": msgspec.Raw(reason)}})
         self._check_bounds()
-        yield from events.all
+        return events.all
 
     def body(self) -> dict[str, Any]:
         """Return the whole choice."""
@@ -267,8 +270,9 @@ class _Choice:
             **self._members,
         }
 
-    def _read_texts(self, delta: Members) -> Iterator[tuple[str, str]]:
-        """Yield the texts of a delta that are shown at once, and keep them."""
+    def _read_texts(self, delta: Members) -> Sequence[tuple[str, str]]:
+        """Return the texts of a delta that are shown at once, and keep them."""
+        texts: list[tuple[str, str]] = []
         for name, raw in delta.items():
             value = bytes(raw)
             if value[:1] != b'"':
@@ -283,7 +287,8 @@ class _Choice:
                 continue
             self._texts.setdefault(name, []).append(text)
             if text:
-                yield name, text
+                texts.append((name, text))
+        return texts
 
     def _read_objects(self, delta: Members) -> Iterator[tuple[str, bytes]]:
         """Yield the members of a delta that wait for the verdict, and keep them."""
@@ -382,6 +387,10 @@ def _value(members: Members, name: str) -> bytes:
     """Return a member's bytes; those of null if it is absent."""
     raw = members.get(name)
     return _NULL if raw is None else bytes(raw)
+
+
+def _has_calls(delta: Members) -> bool:
+    return _value(delta, TOOL_CALLS) != _NULL or _value(delta, FUNCTION_CALL) != _NULL
 
 
 def _has_value(raw: msgspec.Raw | None) -> bool:
