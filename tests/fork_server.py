@@ -39,6 +39,10 @@ ALIVE_SECONDS = "TEST_ALIVE_SECONDS"
 CLAW = [sys.executable, "-c", "from claw_cli.app import main; main()"]
 """The command of ``claw`` with the code beside these tests, in every worktree."""
 _MAX_PACKET = 1 << 20
+_YOUNG_OBJECTS = 30_000
+"""New objects before a copy looks for garbage: a proxy sets the same itself once it is prepared, and
+a start makes no garbage worth a look.
+"""
 _WITHOUT_EFFECT = {"PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"}
 """Variables that matter to imports alone, or are set for every copy."""
 _READ_BY_PYTHON = ("COVERAGE_", "LANG", "LC_", "PYTHON", "TZ")
@@ -205,6 +209,7 @@ def main() -> None:
     _PREPARE[program]()
     gc.collect()
     gc.freeze()  # pages stay shared with the copies
+    gc.set_threshold(_YOUNG_OBJECTS)
     with socket.socket(fileno=int(number)) as orders:
         order = _serve(orders)
     if order is not None:
@@ -241,7 +246,7 @@ def _end(program: Callable[[], Any]) -> None:
 def _prepare_proxy() -> None:
     """Import what a proxy imports: mitmdump, and all that its script names.
 
-    Have CAs and keys ready.
+    Have CAs, keys and the schema of schemas ready.
     """
     script = ast.parse((ROOT / "addons" / "cllama.py").read_text(encoding="utf-8"))
     modules = [
@@ -259,6 +264,7 @@ def _prepare_proxy() -> None:
         importlib.import_module(module)
     _share_keys()
     _share_tls_contexts()
+    importlib.import_module("claw_contract.json_schema").find_schema_problem({"type": "object"})
 
 
 def _share_keys() -> None:
