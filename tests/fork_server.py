@@ -53,16 +53,18 @@ class ForkedProcess:
 
     def __init__(self, server: ForkServer, pid: int) -> None:
         self.pid, self._server = pid, server
+        self.code: int | None = None
+        """The exit code as ``Popen`` has it, once the server has told it."""
 
     @property
     def returncode(self) -> int | None:
         return self.poll()
 
     def poll(self) -> int | None:
-        return self._server.exit_code(self.pid, 0)
+        return self._server.exit_code(self, 0)
 
     def wait(self, timeout: float | None = None) -> int:
-        code = self._server.exit_code(self.pid, 1e6 if timeout is None else timeout)
+        code = self._server.exit_code(self, 1e6 if timeout is None else timeout)
         if code is None:
             raise subprocess.TimeoutExpired("a forked program", timeout or 0)
         return code
@@ -92,8 +94,9 @@ class ForkServer:
                 command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, pass_fds=[number]
             )
         self._lock = threading.Lock()  # threads of scripted peers kill proxies, too
-        self._pids: list[int] = []
-        self._codes: dict[int, int] = {}
+        self._started: list[ForkedProcess] = []
+        self._running: dict[int, ForkedProcess] = {}
+        """By pid. The system gives the pid of a copy that has ended to a later one."""
 
     def start(
         self, command: Sequence[str], cwd: Path, env: Mapping[str, str], files: Sequence[IO[bytes]]
@@ -104,21 +107,21 @@ class ForkServer:
             socket.send_fds(
                 self._socket, [json.dumps(order).encode()], [file.fileno() for file in files]
             )
-            while not self._pids:
+            while not self._started:
                 self._receive(60)
-            return ForkedProcess(self, self._pids.pop())
+            return self._started.pop()
 
-    def exit_code(self, pid: int, seconds: float) -> int | None:
+    def exit_code(self, process: ForkedProcess, seconds: float) -> int | None:
         """Return the exit code of a copy, as Popen has it; None if it has not ended
         in so many seconds.
         """
         deadline = time.monotonic() + seconds
         while True:
             with self._lock:
-                if pid not in self._codes:
+                if process.code is None:
                     self._receive(min(max(deadline - time.monotonic(), 0), 0.05))
-                if pid in self._codes or time.monotonic() >= deadline:
-                    return self._codes.get(pid)
+                if process.code is not None or time.monotonic() >= deadline:
+                    return process.code
 
     def close(self) -> None:
         self._socket.close()
@@ -130,10 +133,12 @@ class ForkServer:
         data = self._socket.recv(_MAX_PACKET)
         assert data, "the fork server has ended"
         message = json.loads(data)
+        pid = message["pid"]
         if "code" in message:
-            self._codes[message["pid"]] = message["code"]
+            self._running.pop(pid).code = message["code"]
         else:
-            self._pids.append(message["pid"])
+            self._running[pid] = ForkedProcess(self, pid)
+            self._started.append(self._running[pid])
 
 
 _starting = threading.Lock()

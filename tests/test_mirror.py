@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from pathlib import Path
 
 import pytest
@@ -47,9 +48,15 @@ def has_test_file(module: Path) -> bool:
     mirror = tests.joinpath(package.removeprefix("claw_"), *below)
     folders = [mirror, *(tests / folder for folder in ALSO.get(package, ()))]
     return any(
-        [*folder.glob(f"test_{module.stem}.py"), *folder.glob(f"test_{module.stem}_*.py")]
+        name == f"test_{module.stem}.py" or name.startswith(f"test_{module.stem}_")
         for folder in folders
+        for name in files_of(folder)
     )
+
+
+@functools.cache
+def files_of(folder: Path) -> list[str]:
+    return [file.name for file in folder.glob("test_*.py")]
 
 
 @pytest.mark.requirement("development:tests-mirror-the-source")

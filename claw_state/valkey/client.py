@@ -116,11 +116,18 @@ class ValkeyClient:
         """Run a script that writes, and return its answer. Raise ``StoreError``."""
         answer = await self.read(script, *values)
         if answer:  # else nothing was written, which a full server allows
-            self._health.record_write()
+            self.record_write()
         return answer
 
+    def record_write(self) -> None:
+        """Record that a script has written: the state is usable."""
+        self._health.record_write()
+
     async def read(self, script: str, *values: str | bytes | float) -> Any:
-        """Run a script that only reads, and return its answer. Raise ``StoreError``."""
+        """Run a script that only reads, or whose answer says whether it wrote; return the answer.
+
+        Raise ``StoreError``.
+        """
         if self._health.is_backing_off:
             raise StateUnavailableError("the server of the state can't be reached")
 

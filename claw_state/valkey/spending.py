@@ -58,6 +58,8 @@ class ValkeySpending:
 
         with store_error_if_unreadable(f"the spending of {agent_id}"):
             exceeded, now, rows, reserved, estimate = answer
+            if not exceeded or budget.behavior == "soft_alert":
+                self._client.record_write()  # A refused request is not counted.
             if reservation is not None:
                 reservation.estimate = float(estimate)
             if not exceeded:
@@ -79,9 +81,9 @@ class ValkeySpending:
         If the caller is cancelled meanwhile, the reservation that the script may make is removed.
         """
         if reservation is None:
-            return await self._client.run(_COUNT, *arguments)
+            return await self._client.read(_COUNT, *arguments)
 
-        running = asyncio.ensure_future(self._client.run(_COUNT, *arguments))
+        running = asyncio.ensure_future(self._client.read(_COUNT, *arguments))
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:

@@ -58,7 +58,7 @@ def test_one_damaged_byte_of_any_file_gives_diagnostics(tmp_path: Path, name: st
     data = file.read_bytes()
 
     @settings(
-        max_examples=scale_examples(500),
+        max_examples=scale_examples(200),
         deadline=None,
         suppress_health_check=[HealthCheck.function_scoped_fixture],
     )

@@ -54,7 +54,7 @@ def test_any_permutation_of_mappings_and_grants_compiles_to_the_same_bytes(
     expected = compiled(pod, environ)
 
     @settings(
-        max_examples=scale_examples(150),
+        max_examples=scale_examples(60),
         deadline=None,
         suppress_health_check=[HealthCheck.function_scoped_fixture],
     )

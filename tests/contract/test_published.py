@@ -12,6 +12,7 @@ from jsonschema import Draft202012Validator
 
 from claw_contract.published import DIRECTORY, publish, schemas, text
 
+SCHEMAS = schemas()
 TOKEN = {"type": "bearer", "token": "t0k3n-of-the-tool"}
 LOOKUP = {
     "transport": "mcp",
@@ -173,14 +174,14 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
 
 
 def problems(name: str, document: Any) -> list[str]:
-    schema = schemas()[f"{name}.schema.json"]
+    schema = SCHEMAS[f"{name}.schema.json"]
     return [error.message for error in Draft202012Validator(schema).iter_errors(document)]
 
 
 @pytest.mark.requirement("contract:published")
 def test_the_committed_schemas_are_those_of_the_models() -> None:
     committed = {file.name: file.read_text(encoding="utf-8") for file in DIRECTORY.iterdir()}
-    assert committed == {name: text(schema) for name, schema in schemas().items()}, (
+    assert committed == {name: text(schema) for name, schema in SCHEMAS.items()}, (
         "run: python -m claw_contract.published"
     )
 
@@ -189,13 +190,13 @@ def test_publishing_writes_every_schema(tmp_path: Any) -> None:
     assert (
         publish(tmp_path / "out")
         == sorted(file.name for file in (tmp_path / "out").iterdir())
-        == sorted(schemas())
+        == sorted(SCHEMAS)
     )
 
 
-@pytest.mark.parametrize("name", sorted(schemas()))
+@pytest.mark.parametrize("name", sorted(SCHEMAS))
 def test_a_schema_is_a_valid_schema(name: str) -> None:
-    Draft202012Validator.check_schema(schemas()[name])
+    Draft202012Validator.check_schema(SCHEMAS[name])
 
 
 @pytest.mark.requirement("contract:published")

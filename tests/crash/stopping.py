@@ -187,9 +187,9 @@ class StoppingModel(PlanModel):
         said = self._said(wire, body)
         name = said[-1].partition(" ")[0]
         stop = self.stops.get(name)
-        if stop is not None and stop.fault == "leave" and stop.times:
-            # Else the whole answer may be delivered before its runner leaves.
-            await eventually_async(lambda: stop.has_acted, "the runner has left")
+        if stop is not None and stop.fault in {"leave", "kill when shown"} and stop.times:
+            # Else more may be said, and the whole answer delivered, before it is acted.
+            await eventually_async(lambda: stop.has_acted, f"{stop.fault} has happened")
         try:
             port = request.client.port if request.client else 0
             made, keep = self._answer(wire, body, port)

@@ -123,6 +123,7 @@ async function ai(job, provider) {
       heard.usage = [part.totalUsage.inputTokens, part.totalUsage.outputTokens];
     }
   }
+  heard.whole = (await result.response).messages;
   return heard;
 }
 

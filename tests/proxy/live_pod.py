@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +26,7 @@ from tests.waiting import eventually
 from tests.wires import Body, MadeCall, ReplyContent, Wire
 from tests.wires import anthropic as messages_wire
 from tests.wires import openai as chat_wire
+from tests.wires.parts import data_of, word_of
 
 LOOKS = calls(("call_m", "desk__balance", {}), words="Let me have a look.")
 """A reply with words before a managed read."""
@@ -34,6 +35,7 @@ BUYS = calls(("call_w", "desk__trade", {"symbol": "NVDA"}), words="Let me buy on
 LISTS = Reply("Let me list.", (MadeCall("call_n", "shell", '{"cmd": "ls"}'),))
 """A reply with words before a native call."""
 _NUMBERS = itertools.count(1)
+_PIECE_BYTES = 16 * 1024
 
 
 def start_live(pod: Pod, *arguments: str) -> None:
@@ -167,6 +169,28 @@ def stream(events: Iterable[bytes], *, cut: bool = False) -> StreamingResponse:
             raise ConnectionResetError
 
     return StreamingResponse(pieces(), media_type="text/event-stream")
+
+
+class Flood:
+    """A provider's stream of one long text, which counts how much of it could be sent."""
+
+    def __init__(self, wire: Wire, size: int) -> None:
+        events = events_of(wire, Reply("x"))
+        place = next(at for at, each in enumerate(events) if word_of(data_of(each)))
+        self._before, self._after = events[:place], events[place + 1 :]
+        self._piece = events[place].replace(b'"x"', b'"%b"' % (b"x" * _PIECE_BYTES))
+        self._size = size
+        self.sent = 0
+        self.bytes = 0
+        """Those of its events so far."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._before
+        while self.sent < self._size:
+            yield self._piece
+            self.sent += _PIECE_BYTES
+            self.bytes += len(self._piece)
+        yield from self._after
 
 
 class GatedStream(GatedReply):

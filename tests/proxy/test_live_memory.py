@@ -5,47 +5,22 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from starlette.requests import Request
 
-from tests.peers import Answer, Reply, wire_of
-from tests.proxy.live_pod import Scene, events_of, stream
+from tests.peers import Answer, wire_of
+from tests.proxy.live_pod import Flood, Scene, stream
 from tests.proxy.live_runners import WIRES, data_of, word_of
 from tests.proxy.pod import Pod, headers
 from tests.proxy.unread import UnreadAnswer, request
 from tests.waiting import eventually
-from tests.wires import Wire
 
 pytestmark = pytest.mark.long
 SETTINGS = {"CLLAMA_LIVE_FIRST_MS": "60000"}
 MIB = 1 << 20
-PIECE = 16 * 1024
-
-
-class Flood:
-    """A provider's stream of one long text, which counts how much of it could be sent."""
-
-    def __init__(self, wire: Wire, size: int) -> None:
-        events = events_of(wire, Reply("x"))
-        place = next(at for at, each in enumerate(events) if word_of(data_of(each)))
-        self._before, self._after = events[:place], events[place + 1 :]
-        self._piece = events[place].replace(b'"x"', b'"%b"' % (b"x" * PIECE))
-        self._size = size
-        self.sent = 0
-        self.bytes = 0
-        """Those of its events so far."""
-
-    def __iter__(self) -> Iterator[bytes]:
-        yield from self._before
-        while self.sent < self._size:
-            yield self._piece
-            self.sent += PIECE
-            self.bytes += len(self._piece)
-        yield from self._after
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -209,7 +209,10 @@ class Model:
 
         call.live.was_streamed = True
         call.live.on_head(answer.headers)
-        body = await read_reply(streamed, call.live)  # type: ignore[arg-type]
+        try:
+            body = await read_reply(streamed, call.live)  # type: ignore[arg-type]
+        except BrokenReplyError as error:
+            return cut_if_shown(call.live, TransportFailure(error.code, "the reply has no end"))
         self.said.append(self.desk.wire.said(body))
         return replace(answer, body=body)
 

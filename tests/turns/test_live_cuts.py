@@ -21,10 +21,11 @@ from tests.wires import Body, MadeCall, ReplyContent, Wire, anthropic, responses
 from tests.wires.parts import error_event, text_of
 
 EVERYWHERE = bool(os.environ.get("CLAW_SEARCH"))
-"""``make soak`` fails in each way behind each event, and cuts at every byte."""
+"""``make soak`` fails and goes on in each way behind each event, and cuts at every byte."""
 
 type Failure = Literal["breaks", "closes", "errors"]
 """How a provider's stream ends: its connection breaks, or is closed; or it tells an error."""
+FAILURES: tuple[Failure, ...] = ("breaks", "closes", "errors")
 type Way = Literal["again", "held", "joined", "words"]
 """How a runner goes on: with the same request; with what it holds of the answer, which it may join
 with the rest; or with that and new words of the user's.
@@ -67,26 +68,22 @@ class StreamCut(NamedTuple):
 
 
 def cuts(wire: Wire) -> Iterator[StreamCut]:
-    """Yield cuts behind each event, and in turn other failures there and cuts within it.
-
-    What a runner holds is cut anew where it grows.
+    """Yield a cut at each event, in turn behind it in each failure, within it, and where what a
+    runner holds grows, with each way to go on; behind the end in all of them.
     """
     for number, reply in enumerate(REPLIES):
         stream, end, held = reply.stream(wire), 0, None
         for place, event in enumerate(stream.split(b"\n\n")[:-1]):
             start, end = end, end + len(event) + 2
             inside = range(start + 1, end) if EVERYWHERE else [(start + end) // 2]
-            others = [
-                [StreamCut(number, end, "closes", "again")],
-                [StreamCut(number, end, "errors", "again")],
-                [StreamCut(number, size, "breaks", "again") for size in inside],
+            here = [
+                *(StreamCut(number, end, failure, "again") for failure in FAILURES),
+                *(StreamCut(number, size, "breaks", "again") for size in inside),
             ]
-            yield StreamCut(number, end, "breaks", "again")
-            for some in others if EVERYWHERE else [others[place % 3]]:
-                yield from some
-
             if held != (held := text_of(stream[:end])) or end == len(stream):
-                yield from (StreamCut(number, end, "breaks", way) for way in ways(wire))
+                here += [StreamCut(number, end, "breaks", way) for way in ways(wire)]
+            is_whole = EVERYWHERE or end == len(stream)
+            yield from here if is_whole else [here[place % len(here)]]
 
 
 def ways(wire: Wire) -> tuple[Way, ...]:

@@ -10,7 +10,8 @@ docs/spec/live.md section 6. An answer is items, of which each round has some.
                                          images stay, because no record has them
     items of the last reply            stay
 
-The items of a round go where its last shown item was.
+The items of a round go where its last shown item was. A reference to an item of the record is that
+item: some runners send the id alone of what the provider keeps.
 """
 
 from collections import Counter
@@ -29,6 +30,7 @@ from claw_mediate.dialects.responses.items import (
     FUNCTION,
     MESSAGE,
     REASONING,
+    REFERENCE,
     Item,
     keep_items,
     read_item,
@@ -39,7 +41,7 @@ from claw_mediate.dialects.responses.items import (
 
 def split(items: Sequence[bytes], record: LiveRecord) -> Weaves | None:
     """Return what takes the places of the answer's items, which come first in ``items``."""
-    views = [read_item(item) for item in takewhile(_is_models, items)]
+    views = _resolve([read_item(item) for item in takewhile(_is_models, items)], record)
     signed = record.signed
     places = [place for place, view in enumerate(views) if not _is_reasoning_of(view, signed)]
     cuts = find_cuts([_read_piece(views[place]) for place in places], record.shown)
@@ -62,6 +64,23 @@ def split(items: Sequence[bytes], record: LiveRecord) -> Weaves | None:
     for place in places[start.piece :]:
         changes.restore_id(place, record.given_ids)
     return changes.weaves()
+
+
+def _resolve(views: Sequence[Item], record: LiveRecord) -> Sequence[Item]:
+    """Return the items of an answer, those of the record in place of references to them."""
+    if all(view.kind != REFERENCE for view in views):
+        return views
+
+    recorded = {
+        item.id: item
+        for messages in record.messages
+        for item in map(read_item, split_items(b"[%b]" % messages))
+        if isinstance(item.id, str)
+    }
+    return [
+        recorded.get(view.id, view) if view.kind == REFERENCE and isinstance(view.id, str) else view
+        for view in views
+    ]
 
 
 def _is_models(raw: bytes) -> bool:
@@ -112,6 +131,9 @@ class _ItemChanges:
     def cut(self, place: int, offset: int) -> bool:
         """Leave out the beginning of a message; return False for one of another form."""
         item = self._items[place]
+        if read_item(item).kind == REFERENCE:
+            return False
+
         content = bytes(self._views[place].content)
         pieces = read_pieces(self._views[place].content)
         if pieces is None:

@@ -54,7 +54,7 @@ def test_one_damaged_character_of_a_lock_is_told_or_does_not_matter(tmp_path: Pa
     sound = lock.read_text(encoding="utf-8")
     plain = LockContent.model_validate_json(sound)
 
-    @settings(max_examples=scale_examples(2000), deadline=None)
+    @settings(max_examples=scale_examples(800), deadline=None)
     @given(damaged(sound))
     def judge(text: str) -> None:
         lock.write_text(text, encoding="utf-8", newline="")

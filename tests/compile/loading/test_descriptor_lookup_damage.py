@@ -88,7 +88,7 @@ def test_one_damaged_byte_of_what_describes_a_service_gives_diagnostics(
         if diagnostic.is_error
     ]
 
-    @settings(max_examples=scale_examples(600), deadline=None)
+    @settings(max_examples=scale_examples(250), deadline=None)
     @given(
         st.integers(0, len(sound) - 1),
         st.integers(0, 255),

@@ -11,6 +11,7 @@ import pytest
 from claw_contract.redaction import redactor
 from claw_contract.redaction.redactor import LongTextError, Redactor
 from claw_contract.secret import DOTS
+from tests.search_size import scale_examples
 
 LETTERS = "abcdefghu0016/<>&+\"\\'-_ "
 
@@ -33,7 +34,7 @@ def hidden_document(chance: random.Random, secret: str) -> bytes:
 
 
 @pytest.mark.requirement("bodies:escapes")
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(scale_examples(400)))
 def test_a_secret_in_escapes_is_found_wherever_a_piece_ends(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from claw_mediate.dialects.base import Dialect, FailedResponseError, UnreadableR
 from claw_mediate.dialects.responses.kept import ids_in, ids_of_output
 from claw_mediate.dialects.streams import write_stream
 from tests.mediate.any_reply import CATALOG, DIALECTS, WIRES
+from tests.search_size import each_nth
 from tests.wires import Body
 
 VALUES: tuple[Any, ...] = (
@@ -250,7 +251,7 @@ CASES = [
 @pytest.mark.parametrize(("name", "number"), CASES, ids=str)
 def test_every_type_at_every_place_is_refused_or_delivered(name: str, number: int) -> None:
     faults: dict[str, str] = {}
-    for place, body in spoilt(ANSWERS[name][number]):
+    for place, body in each_nth(5, spoilt(ANSWERS[name][number])):
         try:
             deliver(name, body)
         except Exception as error:  # noqa: BLE001 - any is a fault, and all of them are told

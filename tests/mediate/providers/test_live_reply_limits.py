@@ -117,6 +117,14 @@ async def test_the_time_that_a_slow_runner_takes_is_none_in_which_the_reply_flow
         assert live.flow_seconds >= limits.total
 
 
+@pytest.mark.requirement("live:unread")
+async def test_a_runner_that_takes_nothing_is_not_waited_for_forever(roads: Crossroads) -> None:
+    sink = Sink()
+    sink.fast.clear()
+    roads.peers["one"].says(StreamingResponse(endless(), media_type="text/event-stream"))
+    assert await ask(roads, sink, FlowLimits(unread=0.1)) == "cut runner_not_reading"
+
+
 async def endless() -> AsyncIterator[bytes]:
     while True:
         yield delta(content="more")

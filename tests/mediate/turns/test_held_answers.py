@@ -8,14 +8,16 @@ import json
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from claw_mediate.core.http import Forward
+from claw_mediate.core.http import Forward, RunnerResponse
 from tests.turns.desk import WIRES, Desk, opened
 from tests.turns.retrying import dies
 from tests.turns.scripted import Thought
+from tests.waiting import eventually_async
 from tests.wires import Body, anthropic, openai, responses
 
 
@@ -611,6 +613,39 @@ async def test_an_answer_of_which_its_runner_kept_nothing_has_its_rounds(
     await live.asks("Sure?")
     assert traded(live) == ["call_1"]
     assert live.services.calls == ["desk.trade"]
+
+
+def with_much_more(stream: bytes) -> bytes:
+    """Return a stream whose word comes in 32 large parts."""
+    events = stream.split(b"\n\n")
+    place = next((at for at, event in enumerate(events) if b"Much-more" in event), None)
+    if place is None:
+        return stream
+    parts = [events[place].replace(b"Much-more", b"x" * (1 << 17))] * 32
+    return b"\n\n".join([*events[:place], *parts, *events[place + 1 :]])
+
+
+@pytest.mark.requirement("live:unread")
+async def test_a_runner_that_takes_one_chunk_and_no_more_does_not_hold_its_turn(live: Desk) -> None:
+    live.settings = replace(live.settings, live_max=0.05)
+    live.open()
+    live.messages.append(live.wire.user("Buy"))
+    live.model_says("Let me buy that for you.", ("desk.trade", {}))
+    live.model_says("Much-more")
+    live.model.rewrite = with_much_more
+    exchange = await live.mediator.exchange(live.admitted(), live.request())
+    assert isinstance(exchange, RunnerResponse)
+    chunks = aiter(exchange.chunks)
+    await anext(chunks)
+    await eventually_async(lambda: bool(live.told("live_cut")), "its turn is over")
+    assert live.logged_error() == "runner_not_reading"
+    await exchange.chunks.aclose()
+
+    live.model.rewrite = lambda stream: stream
+    live.model_says("All is done.")
+    await live.turn()
+    assert live.services.calls == ["desk.trade"]
+    assert len({line["turn_id"] for line in live.history()}) == 1
 
 
 TITLE = "You are a title generator. You output ONLY a thread title."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from starlette.responses import JSONResponse
@@ -23,6 +23,8 @@ class LivePod:
 
     pod: Pod
     model: LiveModel
+    other: Pod
+    """The same pod behind a proxy of its own, which has nothing of the first one's state."""
 
     def traded(self, number: int) -> int:
         """Return how often the write of a play ran."""
@@ -37,14 +39,16 @@ class LivePod:
 @pytest.fixture(scope="package")
 def live_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LivePod]:
     model = LiveModel()
-    with pod_at(tmp_path_factory.mktemp("live"), Provider(model=model)) as pod:
-        pod.service.routes = {
-            ("GET", "/balance"): JSONResponse({"usd": PLANTED}),
-            ("POST", "/trade"): JSONResponse({"traded": PLANTED}),
-        }
-        pod.environment = {"CLLAMA_EGRESS": "deny"}
-        pod.agent(
-            "analyst", pod.tool("balance"), pod.tool("trade", "POST", schema=_PLAY), stream="live"
-        )
-        pod.start()
-        yield LivePod(pod, model)
+    homes = tmp_path_factory.mktemp("live"), tmp_path_factory.mktemp("other")
+    others = Provider(model=replace(model, remembers_thoughts=False))
+    with pod_at(homes[0], Provider(model=model)) as pod, pod_at(homes[1], others) as other:
+        for each in (pod, other):
+            each.service.routes = {
+                ("GET", "/balance"): JSONResponse({"usd": PLANTED}),
+                ("POST", "/trade"): JSONResponse({"traded": PLANTED}),
+            }
+            each.environment = {"CLLAMA_EGRESS": "deny"}
+            trade = each.tool("trade", "POST", schema=_PLAY)
+            each.agent("analyst", each.tool("balance"), trade, stream="live")
+            each.start()
+        yield LivePod(pod, model, other)

@@ -100,3 +100,21 @@ async def test_a_renewed_reservation_shows_that_the_state_is_usable_again(
     assert await spending.renew([reservation]) == 1
     assert told == ["it was gone", None]
     await spending.close()
+
+
+@pytest.mark.requirement("state:outage")
+@pytest.mark.parametrize("behavior", ["hard_stop", "soft_alert"])
+async def test_a_request_that_is_refused_writes_nothing_and_says_nothing_of_the_state(
+    shared: SharedState, behavior: str
+) -> None:
+    told: list[str | None] = []
+    health = Health(told.append)
+    spending = ValkeySpending(ValkeyClient(shared.place, health))
+    limit = budget(max_requests=1, behavior=behavior)
+    assert await spending.count_request("a", limit) is None
+
+    health.fail("it is full")
+    assert await spending.count_request("a", limit) is not None
+    is_counted = behavior == "soft_alert"
+    assert told == ["it is full", *([None] if is_counted else [])]
+    await spending.close()

@@ -42,7 +42,7 @@ def without(items: list[Any], member: str) -> list[Any]:
 @given(
     st.lists(ROUND, min_size=1, max_size=4),
     st.builds(ModelReply, TEXT, THOUGHT),
-    st.sampled_from(["verbatim", "no ids", "no reasoning"]),
+    st.sampled_from(["verbatim", "no ids", "no reasoning", "references"]),
 )
 def test_woven_between_the_items_the_hidden_ones_are_what_the_provider_saw(
     rounds: list[ModelReply], last: ModelReply, form: str
@@ -57,6 +57,9 @@ def test_woven_between_the_items_the_hidden_ones_are_what_the_provider_saw(
     elif form == "no reasoning":
         items = [item for item in items if item["type"] != "reasoning"]
         own = 1
+    elif form == "references":
+        assume(not any(said.rejected for said in rounds))  # Their items are in no record
+        items = [{"type": "item_reference", "id": item["id"]} for item in items]
     check(played, items, items[len(items) - own :])
 
 
