@@ -6,7 +6,8 @@ so that a request may lead to several entries of one turn:
 
     the entries                               are of the same rounds if
     ────────────────────────────────────────  ──────────────────────────────────────────────────
-    both of live turns                        they name the same turn, and share a round
+    both of live turns                        they name the same turn, and share a round; an answer
+                                                that goes on with broken ones names their turns, too
     that of a failure, and a later one        session, messages before and first hidden message
       of an attempt that was answered           are equal
 
@@ -34,9 +35,11 @@ class _Entry(msgspec.Struct, frozen=True):
     record: LiveRecord | None
 
     @property
-    def turn(self) -> str:
-        """Return the id of a live turn; "" for any other."""
-        return "" if self.record is None else self.record.turn
+    def turns(self) -> frozenset[str]:
+        """Return the ids of the live turns of which it has rounds."""
+        if self.record is None:
+            return frozenset()
+        return frozenset({self.record.turn, *self.record.continued} - {""})
 
     @property
     def hidden(self) -> list[bytes]:
@@ -75,8 +78,12 @@ def find_repeated(
         for index, rounds in matches.items()
         if rounds.messages
     ]
-    turns = Counter(entry.turn for entry in entries if entry.turn)
-    doubtful = [entry for entry in entries if entry.is_unanswered or turns[entry.turn] > 1]
+    counts = Counter(turn for entry in entries for turn in entry.turns)
+    doubtful = [
+        entry
+        for entry in entries
+        if entry.is_unanswered or any(counts[turn] > 1 for turn in entry.turns)
+    ]
     return frozenset(
         entry.index
         for entry in doubtful
@@ -92,7 +99,7 @@ def _has_rounds_of(more: _Entry, fewer: _Entry) -> bool:
 def _share_rounds(fewer: _Entry, more: _Entry) -> bool:
     """Return whether two entries are of one turn and share a round."""
     if fewer.record is not None and more.record is not None:
-        is_same_turn = bool(fewer.turn) and fewer.turn == more.turn
+        is_same_turn = not fewer.turns.isdisjoint(more.turns)
         return is_same_turn and not fewer.numbers.isdisjoint(more.numbers)
 
     if not fewer.is_unanswered or fewer.index > more.index:

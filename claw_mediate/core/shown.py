@@ -93,6 +93,7 @@ class _Marker(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     turn: str = ""
     given_ids: dict[str, str] = {}
     is_part: bool = False
+    continued: tuple[str, ...] = ()
 
 
 _marker = msgspec.json.Decoder(_Marker)
@@ -109,6 +110,8 @@ class LiveRecord(msgspec.Struct, frozen=True):
     """The provider's ids of items of the last reply that the runner knows by an id of ours."""
     is_part: bool = False
     """True if the answer broke off there: its runner may join it with what it gets next."""
+    continued: tuple[str, ...] = ()
+    """The ids of the turns whose broken answers this one goes on with. Their rounds come first."""
 
     @classmethod
     def read(cls, stored: bytes) -> Self | None:
@@ -131,7 +134,14 @@ class LiveRecord(msgspec.Struct, frozen=True):
 
         rest = iter(hidden)
         messages = [b",".join([next(rest) for _ in range(each.messages)]) for each in shown]
-        return cls(shown, tuple(messages), marker.turn, marker.given_ids, marker.is_part)
+        return cls(
+            shown,
+            tuple(messages),
+            marker.turn,
+            marker.given_ids,
+            marker.is_part,
+            marker.continued,
+        )
 
     def hide(self, signatures: Iterable[str]) -> Self:
         """Return the record with more reasoning that was shown and must not be sent back."""
@@ -142,7 +152,14 @@ class LiveRecord(msgspec.Struct, frozen=True):
 
     def write(self) -> bytes:
         """Return the record as it is stored: the marker, and the hidden messages behind it."""
-        marker = _Marker("live", self.shown, self.turn, dict(self.given_ids), self.is_part)
+        marker = _Marker(
+            "live",
+            self.shown,
+            self.turn,
+            dict(self.given_ids),
+            self.is_part,
+            self.continued,
+        )
         return join_messages((msgspec.json.encode(marker), *self.messages))
 
     @property

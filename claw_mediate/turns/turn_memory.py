@@ -188,6 +188,7 @@ class TurnMemory:
             shown=earlier.shown + own.shown,
             messages=earlier.messages + own.messages,
             is_part=is_part,
+            continued=(*earlier.continued, earlier.turn),
         )
         anchor = Anchor(key or text_key(settled.text + stream.shown.text()), settled.before)
         await self._continuity.remember_live(self._context, anchor, record)

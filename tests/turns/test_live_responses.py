@@ -139,3 +139,30 @@ async def test_a_call_that_openclaw_gives_another_id_has_the_hidden_rounds_befor
             "exec",
         ]
         assert desk.services.calls == ["desk.balance"]
+
+
+@pytest.mark.requirement("live:failed-then-answered")
+async def test_a_round_is_put_back_once_where_a_runner_keeps_its_items_and_asks_for_the_rest(
+    codex: Desk,
+) -> None:
+    """As qwen-code 0.24.4 did after a cut; two items of one id make every later request fail."""
+    codex.model_says("I buy one. ", ("desk.trade", {}))
+    codex.model_breaks_off("Now you own a share.", behind="Now ")
+    await codex.asks("Buy", store=False)
+
+    kept: list[Body] = [
+        {"type": "message", "role": "assistant", "content": text}
+        for text in ("I buy one. ", "Now ")
+    ]
+    codex.messages = [codex.messages[0], *kept]
+    codex.model_says("Now you own a share.")
+    await codex.asks("The connection dropped mid-response. Resume directly.", store=False)
+
+    last = {"type": "message", "role": "assistant", "content": "Now you own a share."}
+    codex.messages = [codex.messages[0], *kept, last]
+    codex.model_says("One.")
+    await codex.asks("How many?", store=False)
+    assert codex.status == 200
+    sent = codex.model.messages()
+    assert [item["name"] for item in sent if "name" in item] == ["desk__trade"]
+    assert codex.services.calls == ["desk.trade"]

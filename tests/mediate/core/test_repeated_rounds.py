@@ -13,11 +13,13 @@ ONE, TWO, OTHER = b'{"call":1},{"result":1}', b'{"call":2},{"result":2}', b'{"ca
 EMPTY = f"openai:{EMPTY_TEXT_KEY}"
 
 
-def live(number: int, turn: str, *rounds: int) -> tuple[StoredRounds, LiveRecord]:
-    """Return a stored live turn with these rounds."""
+def live(
+    number: int, turn: str, *rounds: int, continued: str = ""
+) -> tuple[StoredRounds, LiveRecord]:
+    """Return a stored live turn with these rounds, which goes on with those in ``continued``."""
     shown = tuple(ShownRound(each, messages=2) for each in rounds)
     hidden = tuple(b'{"call":%d},{"result":%d}' % (each, each) for each in rounds)
-    record = LiveRecord(shown, hidden, turn)
+    record = LiveRecord(shown, hidden, turn, continued=tuple(continued))
     return StoredRounds(number, Anchor(f"k{number}", ("a",)), "", record.write()), record
 
 
@@ -33,6 +35,10 @@ def live(number: int, turn: str, *rounds: int) -> tuple[StoredRounds, LiveRecord
         ([live(1, "t", 1, 2), live(2, "t", 3)], set()),
         ([live(1, "t", 1), live(2, "u", 1, 2)], set()),
         ([live(1, "", 1), live(2, "", 1, 2)], set()),
+        ([live(1, "t", 1), live(2, "u", 1, 1, continued="t")], {0}),
+        ([live(1, "t", 1), live(2, "u", 1, 1), live(3, "v", 1, 1, 1, continued="tu")], {0, 1}),
+        ([live(1, "t", 2), live(2, "u", 1, continued="t")], set()),
+        ([live(1, "s", 1), live(2, "u", 1, continued="t")], set()),
     ],
 )
 def test_of_live_entries_of_one_turn_the_one_with_most_rounds_stays(
