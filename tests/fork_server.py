@@ -1,5 +1,5 @@
 """Programs as copies of a process that has imported them: most of a start of
-``mitmdump`` or ``claw`` is imports.
+``mitmdump``, of ``claw`` or of a server of the MCP SDK is imports.
 
 Everything after the imports is real: each copy is a process with its own environment, arguments,
 files and state. ``python -m tests.fork_server PROGRAM FD`` reads orders, a JSON object in a packet
@@ -39,6 +39,10 @@ ALIVE_SECONDS = "TEST_ALIVE_SECONDS"
 CLAW = [sys.executable, "-c", "from claw_cli.app import main; main()"]
 """The command of ``claw`` with the code beside these tests, in every worktree."""
 _MAX_PACKET = 1 << 20
+_YOUNG_OBJECTS = 30_000
+"""New objects before a copy looks for garbage: a proxy sets the same itself once it is prepared, and
+a start makes no garbage worth a look.
+"""
 _WITHOUT_EFFECT = {"PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"}
 """Variables that matter to imports alone, or are set for every copy."""
 _READ_BY_PYTHON = ("COVERAGE_", "LANG", "LC_", "PYTHON", "TZ")
@@ -79,13 +83,13 @@ class ForkedProcess:
 class ForkServer:
     """The process that is copied. It ends with the process that runs the tests."""
 
-    def __init__(self, program: str) -> None:
+    def __init__(self, program: str, python: str = sys.executable) -> None:
         environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MAX_PACKET)
         with theirs:
             number = theirs.fileno()
-            command = [sys.executable, "-m", "tests.fork_server", program, str(number)]
+            command = [python, "-m", "tests.fork_server", program, str(number)]
             self._process = subprocess.Popen(
                 command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, pass_fds=[number]
             )
@@ -141,13 +145,15 @@ _starting = threading.Lock()
 _servers: dict[str, ForkServer] = {}
 
 
-def fork_server(program: str) -> ForkServer:
-    """Return the server of ``proxy`` or ``claw`` of this process, started on first
-    use; threads may ask at the same time.
+def fork_server(program: str, python: str = sys.executable) -> ForkServer:
+    """Return this process's server of ``proxy``, of ``claw``, or of the peers ``mcp-1``
+    or ``mcp-2``, whose ``python`` has that version of the SDK.
+
+    It starts on first use; threads may ask at the same time.
     """
     with _starting:
         if program not in _servers:
-            _servers[program] = ForkServer(program)
+            _servers[program] = ForkServer(program, python)
         return _servers[program]
 
 
@@ -191,12 +197,23 @@ def run_claw(
     text=True)`` does, without an input.
     """
     command = [*CLAW, *arguments]
+    return complete(command, lambda files: start(command, cwd, env, files))
+
+
+def complete(
+    command: Sequence[str], begin: Callable[[Sequence[IO[bytes]]], Process], given: bytes = b""
+) -> subprocess.CompletedProcess[str]:
+    """Begin a command with three open files, the first with what it is given; return what
+    came of it.
+    """
     with (
-        Path(os.devnull).open("rb") as nothing,
+        tempfile.TemporaryFile() as input_file,
         tempfile.TemporaryFile() as out,
         tempfile.TemporaryFile() as err,
     ):
-        code = start(command, cwd, env, [nothing, out, err]).wait(100)
+        input_file.write(given)
+        input_file.seek(0)
+        code = begin([input_file, out, err]).wait(100)
         said = []
         for file in (out, err):
             file.seek(0)
@@ -210,6 +227,7 @@ def main() -> None:
     _PREPARE[program]()
     gc.collect()
     gc.freeze()  # pages stay shared with the copies
+    gc.set_threshold(_YOUNG_OBJECTS)
     with socket.socket(fileno=int(number)) as orders:
         order = _serve(orders)
     if order is not None:
@@ -246,7 +264,7 @@ def _end(program: Callable[[], Any]) -> None:
 def _prepare_proxy() -> None:
     """Import what a proxy imports: mitmdump, and all that its script names.
 
-    Have CAs and keys ready.
+    Have CAs, keys and the schema of schemas ready.
     """
     script = ast.parse((ROOT / "addons" / "cllama.py").read_text(encoding="utf-8"))
     modules = [
@@ -264,6 +282,7 @@ def _prepare_proxy() -> None:
         importlib.import_module(module)
     _share_keys()
     _share_tls_contexts()
+    importlib.import_module("claw_contract.json_schema").find_schema_problem({"type": "object"})
 
 
 def _share_keys() -> None:
@@ -342,8 +361,32 @@ def _run_claw() -> Any:
     return importlib.import_module("claw_cli.app").main()
 
 
-_PREPARE = {"proxy": _prepare_proxy, "claw": _prepare_claw}
-_PROGRAMS = {"proxy": _run_proxy, "claw": _run_claw}
+def _prepare_mcp() -> None:
+    """Import what the two peers of the MCP SDK import, at once and when they are asked."""
+    for module in ("sdk_server", "sdk_client"):
+        importlib.import_module(f"tests.mcp_peers.{module}")
+    for later in (
+        "mcp.client.stdio",
+        "mcp.client.streamable_http",
+        "mcp.server.streamable_http_manager",
+        "uvicorn.lifespan.on",
+        "uvicorn.protocols.http.auto",
+        "uvicorn.loops.auto",
+    ):
+        importlib.import_module(later)
+
+
+def _run_mcp() -> Any:
+    return importlib.import_module(f"tests.mcp_peers.{Path(sys.argv[0]).stem}").main()
+
+
+_PREPARE = {
+    "proxy": _prepare_proxy,
+    "claw": _prepare_claw,
+    "mcp-1": _prepare_mcp,
+    "mcp-2": _prepare_mcp,
+}
+_PROGRAMS = {"proxy": _run_proxy, "claw": _run_claw, "mcp-1": _run_mcp, "mcp-2": _run_mcp}
 
 
 def _serve(orders: socket.socket) -> dict[str, Any] | None:

@@ -1,6 +1,7 @@
 """The official MCP SDK as a peer: its servers on loopback or stdio, and its client.
 
-It runs in environments of its own.
+It runs in environments of its own. Where a test says nothing else, its processes are copies of one
+that has imported the SDK, which takes more than a second.
 
 ``make sdks`` makes them (``sdk-1.txt``, ``sdk-2.txt``); a test that needs one is skipped where they
 can't be made.
@@ -9,14 +10,15 @@ can't be made.
 from __future__ import annotations
 
 import json
+import os
 import socket
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from tests.fork_server import ForkServer, Process, complete, fork_server
 from tests.proxy.pod import ROOT, whole_lines
 from tests.sdks.hearing import install
 from tests.waiting import eventually, free_port
@@ -39,6 +41,11 @@ def program(name: str, sdk: Sdk = 2) -> str:
     return str(ROOT / environment / "bin" / name)
 
 
+def imported(sdk: Sdk) -> ForkServer:
+    """Return the process that has imported the SDK, whose copies are its servers and clients."""
+    return fork_server(f"mcp-{sdk}", program("python", sdk))
+
+
 def stdio_command(sdk: Sdk, home: Path) -> list[str]:
     """Return the command of the SDK server on stdio; its calls are in ``home / "calls.jsonl"``."""
     return [program("python", sdk), "-P", str(HERE / "sdk_server.py"), "stdio", str(home)]
@@ -56,7 +63,7 @@ class SdkServer:
     home: Path
     bearer: str = ""
     port: int = field(default_factory=free_port)
-    process: subprocess.Popen[bytes] | None = None
+    process: Process | None = None
 
     @property
     def url(self) -> str:
@@ -66,17 +73,14 @@ class SdkServer:
         """Start the process, and wait until it answers; after ``stop`` or ``kill``:
         again, at the same port.
         """
-        command = [
-            program("python", self.sdk),
-            "-P",
-            str(HERE / "sdk_server.py"),
-            self.mode,
-            str(self.home),
-        ]
+        command = [str(HERE / "sdk_server.py"), self.mode, str(self.home)]
         command += ["--port", str(self.port), "--bearer", self.bearer]
-        with (self.home / "stderr.log").open("ab") as stderr:
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr
+        with (
+            (self.home / "stderr.log").open("ab") as stderr,
+            Path(os.devnull).open("rb") as nothing,
+        ):
+            self.process = imported(self.sdk).start(
+                command, ROOT, os.environ, [nothing, stderr, stderr]
             )
         eventually(self._listens, "the SDK's server listens")
 
@@ -138,13 +142,15 @@ def ask(sdk: Sdk, *jobs: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what the SDK's client gets for each job: ``server``, ``version``,
     ``tools`` and ``results``, or ``failure``.
 
-    One process does all jobs, at once, since the SDK takes a second to be imported.
+    One process does all jobs, at once.
     """
-    command = [program("python", sdk), "-P", str(HERE / "sdk_client.py")]
-    done = subprocess.run(
-        command, input=json.dumps(jobs).encode(), capture_output=True, check=False, timeout=SECONDS
+    command = [str(HERE / "sdk_client.py")]
+    done = complete(
+        command,
+        lambda files: imported(sdk).start(command, ROOT, os.environ, files),
+        json.dumps(jobs).encode(),
     )
-    assert done.returncode == 0, done.stderr.decode()
+    assert done.returncode == 0, done.stderr
     outcomes: list[dict[str, Any]] = json.loads(done.stdout)
     return outcomes
 

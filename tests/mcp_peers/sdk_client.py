@@ -100,9 +100,13 @@ async def outcome_of(job: dict[str, Any]) -> dict[str, Any]:
         return {"failure": reason(error)}
 
 
-async def main() -> None:
-    json.dump(await asyncio.gather(*(outcome_of(job) for job in json.load(sys.stdin))), sys.stdout)
+async def outcomes_of(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return await asyncio.gather(*(outcome_of(job) for job in jobs))
+
+
+def main() -> None:
+    json.dump(asyncio.run(outcomes_of(json.load(sys.stdin))), sys.stdout)
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()
