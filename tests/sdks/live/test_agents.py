@@ -30,13 +30,10 @@ _EVERY_CASE = ("cut", "quietcut", "error", "quieterror")
 _EVERY_FAILURE = dict.fromkeys(VARIANTS, _EVERY_CASE) | {
     "qwen-code": ("cut", "quietcut"),
     "qwen-code-anthropic": ("cut", "quietcut"),
-    "qwen-code-responses": ("quietcut",),
+    "qwen-code-responses": ("cut", "quietcut"),
 }
 """After an error, qwen-code's user goes on in the failed message itself, with new notes in it: it is
 another message, whose turn knows nothing of the failed one.
-
-Over Responses, after a cut, it keeps an item of each attempt, and its next turn has the hidden
-round twice, which the provider refuses: this is not mended yet.
 """
 _FAILURES = {
     "claude-code": ("cut", "quieterror"),
