@@ -68,7 +68,8 @@ def _check_tools(request: Body) -> None:
     names = [tool["name"] for tool in tools if "name" in tool]
     assert len(names) == len(set(names))
     assert len(tools) <= 128
-    managed = [tool for tool in tools if "__" in tool.get("name", "")]
+    functions = [tool for tool in tools if tool["type"] == "function"]
+    managed = [tool for tool in functions if "__" in tool["name"]]
     assert all(tool.get("strict") is not None for tool in managed), "strict is taken for true"
     choice = request.get("tool_choice")
     assert choice is None or names, "a choice needs tools"
