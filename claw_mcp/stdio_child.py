@@ -117,7 +117,7 @@ class StdioChild:
                 start_new_session=True,
                 limit=MAX_LINE,
             )
-        except (OSError, ValueError):
+        except BaseException:  # Cancelled, too: the reaper waits for the end of this pipe.
             os.close(lifeline)
             raise
         finally:

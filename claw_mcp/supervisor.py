@@ -8,7 +8,7 @@ successor, since their sessions survive it.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -138,7 +138,7 @@ class ChildSupervisor:
         finally:
             self._child = None
             self._ready.clear()
-            code = await child.stop()
+            code = await _complete(child.stop())
             self._report("ended", pid=child.pid, exit_code=code)
 
     async def _shake_hands(self, child: StdioChild) -> bool:
@@ -167,3 +167,13 @@ class ChildSupervisor:
         self._ready.set()
         self._report("ready", pid=child.pid)
         return True
+
+
+async def _complete[T](work: Coroutine[None, None, T]) -> T:
+    """Return the result of work that is done to its end even if its task is cancelled."""
+    running = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        raise

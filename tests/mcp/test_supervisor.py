@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from claw_mcp import supervisor
-from tests.mcp.wrapped import SilentObserver, messages, wrapper
+from tests.mcp.wrapped import SilentObserver, is_alive, messages, wrapper
 from tests.waiting import eventually
 
 
@@ -110,3 +110,30 @@ async def test_a_restart_waits_longer_up_to_a_limit_and_after_a_good_run_as_litt
     running.cancel()
     await asyncio.wait([running])
     assert found == waits
+
+
+@pytest.mark.requirement("wrapper:no-orphan")
+async def test_a_supervisor_that_is_cancelled_while_it_ends_its_server_ends_it_all_the_same() -> (
+    None
+):
+    pids: list[int] = []
+    is_started = asyncio.Event()
+
+    def report(state: str, **members: Any) -> None:
+        if state == "started":
+            pids.append(members["pid"])
+            is_started.set()
+
+    server = supervisor.ChildSupervisor(
+        ["cat"], dict(os.environ), SilentObserver(), report, supervisor.TimeLimits()
+    )
+    running = asyncio.ensure_future(server.run())
+    async with asyncio.timeout(60):
+        await is_started.wait()
+    for _ in range(2):
+        running.cancel()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    await asyncio.wait([running])
+    assert not is_alive(pids[0])
