@@ -27,7 +27,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from claw_mediate.core.user_words import own_words
+from claw_mediate.core.user_words import (
+    REMINDER_END,
+    REMINDER_START,
+    own_words,
+    without_reminders,
+)
 from claw_state.continuity import ID_KIND, Anchor
 
 _MAX_PRECEDING = 4  # Messages before an answer that distinguish it from an equal one
@@ -46,9 +51,6 @@ _ASCII_SPACE = bytes(code for code in range(128) if chr(code).isspace())
 _NOT_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]")
 _SLICE = 1 << 20  # Characters of a text that are read at once
 _MAX_PARTS = 16  # A user's message with more parts is only compared as a whole
-_REMINDER_START = "<system-reminder>"
-_REMINDER_END = "</system-reminder>"
-"""Claude Code and qwen-code put a note of theirs, next to the user's words, between these."""
 
 # A digest of a user's message of several parts is that of the whole, and then that of each part:
 # a mark, which says whether the part is the user's words or a runner's note, and the digest itself.
@@ -178,8 +180,10 @@ class Transcript:
         gap = Anchor(EMPTY_TEXT_KEY, self.before)  # Without this message itself
 
         plain, digest = _digest_of_text(text)
+        words = without_reminders(text)
+        step = text_key(words) if words is not text else _key_of_digest(plain, digest)
         self._last_user_step = len(self._steps)
-        self._steps.append(_key_of_digest(plain, digest))
+        self._steps.append(step)
 
         has_parts = len(parts) > 1
         self._digests.append(_digest_of_parts(parts) if has_parts else digest[:WHOLE_LENGTH])
@@ -227,7 +231,7 @@ def _digest_of_parts(parts: Sequence[str]) -> str:
 
     digests = [whole]
     for text in texts:
-        is_note = text.startswith(_REMINDER_START) and text.endswith(_REMINDER_END)
+        is_note = text.startswith(REMINDER_START) and text.endswith(REMINDER_END)
         mark = _NOTE_MARK if is_note else USER_MARK
         digests.append(mark + _digest([text])[: PART_LENGTH - 1])
     return "".join(digests)

@@ -1,4 +1,7 @@
-"""The user's own words in a message, without what OpenClaw puts around them. Pure.
+"""The user's own words in a message, without what runners put around them. Pure.
+
+Claude Code and qwen-code put notes between ``REMINDER_START`` and ``REMINDER_END``. When they try
+again, or their user goes on after a failure, the notes say other things.
 
 OpenClaw 2026.9.6 sends the first text, and the second one when it tries again:
 
@@ -19,6 +22,9 @@ that failed behind a write would begin anew, and write again.
 
 import re
 from typing import Final
+
+REMINDER_START: Final = "<system-reminder>"
+REMINDER_END: Final = "</system-reminder>"
 
 _TIME: Final = re.compile(r"\[[A-Z][a-z]{2} \d{4}-\d{2}-\d{2} \d{2}:\d{2} [^\]\n]{1,40}\] ")
 _QUEUED: Final = re.compile(r"\[Queued user message[^\]\n]{0,400}\]\n")
@@ -47,3 +53,23 @@ def own_words(text: str) -> str:
         end = end if instruction < 0 else instruction
 
     return text[start:end]
+
+
+def without_reminders(text: str) -> str:
+    """Return a text without the notes in it; the text itself if it has none, or nothing else.
+
+    >>> without_reminders("<system-reminder>Monday</system-reminder> Buy")
+    'Buy'
+    """
+    own: list[str] = []
+    place = 0
+    while (start := text.find(REMINDER_START, place)) >= 0:
+        end = text.find(REMINDER_END, start)
+        if end < 0:
+            break
+        own.append(text[place:start].strip())
+        place = end + len(REMINDER_END)
+
+    own.append(text[place:].strip())
+    words = "\n".join(filter(None, own))
+    return words if place and words else text

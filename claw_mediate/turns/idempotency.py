@@ -38,7 +38,7 @@ from claw_contract.redaction.redactor import Redactor
 from claw_mediate.core.continuity import is_resent
 from claw_mediate.core.http import Request
 from claw_mediate.core.session_id import read_session_id
-from claw_mediate.core.user_words import own_words
+from claw_mediate.core.user_words import own_words, without_reminders
 from claw_mediate.dialects.base import RunnerRequest
 from claw_state.journal import Journal, PreviousAttempt, RequestFingerprint, StoredResponse
 from claw_state.url import StoreError
@@ -83,7 +83,8 @@ def fingerprint(request: Request, view: RunnerRequest, redactor: Redactor) -> Re
     words = ""
     for text in reversed(view.user_texts):
         if is_resent(text):
-            words = redactor.text(own_words(text))  # It is stored, and may hold anything.
+            own = without_reminders(own_words(text))
+            words = redactor.text(own)  # It is stored, and may hold anything.
             break
 
     keys = request.header("idempotency-key")

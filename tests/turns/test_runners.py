@@ -217,6 +217,34 @@ async def answers(desk: Desk, tool: str, *messages: Body, answer: str = "Fine.")
 
 
 @with_tools
+@pytest.mark.requirement("journal:reminders")
+@pytest.mark.parametrize("earlier", [False, True])
+async def test_qwen_code_that_goes_on_in_the_message_of_a_failed_turn_resumes_it(
+    desk: Desk, *, earlier: bool
+) -> None:
+    """As qwen-code 0.24.4 does after an error: with other notes, and the new words behind them."""
+    before: list[Body] = []
+    if earlier:
+        before = [began("Hi"), await answers(desk, "desk.balance", begins("Hi"))]
+    failed = asks("Buy") if earlier else begins("Buy")
+    desk.messages = [*before, failed]
+    desk.service_answers("trade", {"order": 1}, {"order": 2})
+    desk.model_says(("desk.trade", {}))
+    desk.model_refuses(400, "invalid_request")
+    await desk.turn()
+
+    again = asks("Buy", MONDAY) if earlier else began("Buy", MONDAY)
+    again["content"] += asks("Go on.", MONDAY)["content"]
+    if earlier:
+        before[0] = began("Hi", MONDAY)
+    desk.messages = [*before, again]
+    desk.model_says("Bought.")
+    await desk.turn()
+    assert desk.wire.called(desk.model.bodies[-1])[-1:] == ["desk__trade"]
+    assert desk.services.calls.count("desk.trade") == 1
+
+
+@with_tools
 @pytest.mark.requirement("continuity:parts")
 @pytest.mark.parametrize("day", [SUNDAY, MONDAY])
 async def test_qwen_code_that_continues_without_the_date_has_its_hidden_rounds(

@@ -27,14 +27,6 @@ _FAST = ("claude-code", "codex", "pi", "pi-anthropic", "pi-responses")
 AGENTS = tuple(VARIANTS) if _IS_SOAK else _FAST
 """A turn of the others takes 3 s, of OpenClaw 20: they are for ``make soak``."""
 _EVERY_CASE = ("cut", "quietcut", "error", "quieterror")
-_EVERY_FAILURE = dict.fromkeys(VARIANTS, _EVERY_CASE) | {
-    "qwen-code": ("cut", "quietcut"),
-    "qwen-code-anthropic": ("cut", "quietcut"),
-    "qwen-code-responses": ("cut", "quietcut"),
-}
-"""After an error, qwen-code's user goes on in the failed message itself, with new notes in it: it is
-another message, whose turn knows nothing of the failed one.
-"""
 _FAILURES = {
     "claude-code": ("cut", "quieterror"),
     "codex": ("error", "quietcut"),
@@ -45,14 +37,23 @@ _FAILURES = {
 }
 FAILURES = [
     (agent, case)
-    for agent, cases in (_EVERY_FAILURE if _IS_SOAK else _FAILURES).items()
+    for agent, cases in (dict.fromkeys(VARIANTS, _EVERY_CASE) if _IS_SOAK else _FAILURES).items()
     for case in cases
 ]
 """Agents, and how an answer breaks off: behind finished words, which they may send back, or not.
 
 ``make soak`` has every failure of every agent, and ``make test`` one of a slow agent.
 """
-_PATIENT = {"openclaw-anthropic", "opencode-anthropic", "pi", "pi-anthropic", "pi-responses"}
+_PATIENT = {
+    "openclaw-anthropic",
+    "opencode-anthropic",
+    "pi",
+    "pi-anthropic",
+    "pi-responses",
+    "qwen-code",
+    "qwen-code-anthropic",
+    "qwen-code-responses",
+}
 GIVES_UP = {
     (agent, case) for agent in VARIANTS for case in ("error", "quieterror") if agent in _PATIENT
 }
