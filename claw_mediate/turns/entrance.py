@@ -39,8 +39,8 @@ from claw_mediate.turns.idempotency import (
 )
 from claw_mediate.turns.late_answer import AnswerSource, StoredAnswer
 from claw_mediate.turns.ports import TurnParts
-from claw_mediate.turns.preparer import name_session
 from claw_mediate.turns.registry import TurnRegistry
+from claw_mediate.turns.request_preparer import name_session
 from claw_mediate.turns.run import RunningTurn
 from claw_mediate.turns.turn_preparer import TurnPreparer
 from claw_state.health import StateUnavailableError

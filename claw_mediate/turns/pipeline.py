@@ -32,8 +32,8 @@ from claw_mediate.turns.kept.records import describe_forwarded
 from claw_mediate.turns.late_answer import AnswerSource, LateAnswer, respond_from
 from claw_mediate.turns.passthrough import ForwardDetails, Passthrough, Purpose
 from claw_mediate.turns.ports import TurnParts
-from claw_mediate.turns.preparer import RequestPreparer, name_session
 from claw_mediate.turns.registry import TurnRegistry
+from claw_mediate.turns.request_preparer import RequestPreparer, name_session
 from claw_mediate.turns.run import RunningTurn
 from claw_mediate.turns.turn_preparer import TurnPreparer
 from claw_state.lease import LEASE_SECONDS

@@ -20,12 +20,12 @@ from claw_mediate.turns.context import DialectRequest, TurnContext
 from claw_mediate.turns.kept.conversation import KeptConversation
 from claw_mediate.turns.passthrough import has_policy
 from claw_mediate.turns.ports import TurnParts
-from claw_mediate.turns.preparer import RequestPreparer, name_session
+from claw_mediate.turns.request_preparer import RequestPreparer, name_session
 from claw_state.ownership import KeptObject
 
 
 class TurnPreparer:
-    """Makes what a turn starts with."""
+    """Prepares turns: the prompt, the providers that may answer, and the request for them."""
 
     def __init__(self, parts: TurnParts, requests: RequestPreparer, log: EventLog) -> None:
         self._budgets = parts.budgets

@@ -18,9 +18,10 @@ from tests.wires.parts import word_of
 
 SETTINGS = {"CLLAMA_LIVE_FIRST_MS": "60000"}
 SAYS = Reply("One two three.")
-ENDED = (b'"finish_reason": "tool_calls"', b'"message_delta"', b'"response.completed"')
-"""What ends a reply of a provider's, and below what ends an answer."""
-ENDS = (b'"finish_reason":"stop"', b"[DONE]", b"message_stop", b"response.completed")
+REPLY_ENDS = (b'"finish_reason": "tool_calls"', b'"message_delta"', b'"response.completed"')
+"""Bytes of the last events of the scripted provider's reply, one for each protocol."""
+ANSWER_ENDS = (b'"finish_reason":"stop"', b"[DONE]", b"message_stop", b"response.completed")
+"""Bytes of the last events of an answer, as the proxy writes them."""
 
 
 def packed(events: Iterable[bytes]) -> Iterator[bytes]:
@@ -45,10 +46,10 @@ def test_a_text_alone_passes_at_once_and_ends_when_the_provider_ends_it(scene: S
         said += word
         runner.hears(said)
     assert runner.ended == ""
-    assert not any(mark in runner.stream for mark in ENDS)
+    assert not any(mark in runner.stream for mark in ANSWER_ENDS)
     gated.release_all()
     assert scene.said(runner) == ReplyContent(SAYS.text)
-    assert any(mark in runner.stream for mark in ENDS)
+    assert any(mark in runner.stream for mark in ANSWER_ENDS)
 
 
 @pytest.mark.requirement("live:edges")
@@ -75,7 +76,9 @@ def test_a_native_call_is_held_until_its_reply_is_whole_and_comes_at_once_then(
     scene.says(gated)
     runner = scene.ask()
     assert gated.asked.wait(60)
-    ended = next(at for at, each in enumerate(gated.events) if any(end in each for end in ENDED))
+    ended = next(
+        at for at, each in enumerate(gated.events) if any(end in each for end in REPLY_ENDS)
+    )
     gated.release(ended)  # 4
     runner.hears(LISTS.text)
     before = beats(runner)

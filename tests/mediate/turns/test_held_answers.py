@@ -350,7 +350,7 @@ PARTS = (
     "Let me buy that for you.\n\nAll is",
     "Let me buy that for you. All is",
 )
-"""What a runner may hold of an answer of two replies, of which the first led to a trade."""
+"""Parts of an answer that a runner may have kept. Its first sentence stood before a trade."""
 
 
 @pytest.fixture(params=["openai", "anthropic", "responses"])
