@@ -653,10 +653,13 @@ async def test_an_answer_that_is_given_to_longer_words_has_its_rounds_behind_the
     live: Desk,
 ) -> None:
     """OpenClaw adds a note to the user's words when it asks again, and keeps it."""
+    live.remembers()
     live.listens = False
     live.model_says("Let me buy.", ("desk.trade", {}))
     live.model_says("Done.")
     await live.asks("Buy")
+    await live.mediator.close(0)  # Nobody delivers the answer any more.
+    live.open()
     live.messages = [live.wire.user("Buy\n\n[Queued user message] Continue the current task")]
     live.listens = True
     await live.turn()
